@@ -1,0 +1,212 @@
+"""The vocabulary of the engine: what a group is asked to do, and the events that tell how it went.
+
+Everything here is frozen and made of plain Python values: these objects, and nothing else, cross the
+boundary between the caller and the step loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from engine.errors import InvalidParameter
+
+
+class FinishReason(StrEnum):
+    """Why a path ended. Each path has exactly one."""
+
+    EOS = "eos"                    # the model ended its turn
+    STOP_TOKEN = "stop_token"      # a stop token of the caller
+    STOP_STRING = "stop_string"    # a stop string of the caller, found by the text layer
+    LENGTH = "length"              # its own token budget is spent
+    CONTEXT = "context"            # the model's context window is full
+    CANCELLED = "cancelled"        # the caller ended it
+    ERROR = "error"                # the engine failed; the message is in the event
+
+
+class Phase(IntEnum):
+    """Where a path is between its prompt and its answer."""
+
+    UNDECIDED = 0                  # nothing sampled yet: the first token decides
+    THINKING = 1
+    ANSWER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How a model marks its thinking, and what a path may spend on it.
+
+    open_id, close_id: the single tokens around the thinking. close_ids: what a forced close injects (starts
+    with close_id). max_tokens, min_tokens: bounds on tokens inside the thinking, markers not counted.
+    answer_reserve: tokens of the path's budget kept for the answer: thinking is closed by force when only the
+    close and this many tokens are left.
+    """
+
+    open_id: int
+    close_id: int
+    close_ids: tuple[int, ...]
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    answer_reserve: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.close_ids or self.close_ids[0] != self.close_id:
+            raise InvalidParameter("close_ids must begin with close_id")
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise InvalidParameter(f"the thinking budget must be >= 0, got {self.max_tokens}")
+        if self.min_tokens < 0 or self.answer_reserve < 0:
+            raise InvalidParameter("min_tokens and answer_reserve must be >= 0")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise InvalidParameter(f"min thinking {self.min_tokens} exceeds max thinking {self.max_tokens}")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How each path of a group samples. Budgets are in generated tokens, thinking and answer together.
+
+    Order of application (as in the Hugging Face processors): penalties, temperature, top-k, top-p, min-p.
+    temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 are off. repetition_penalty counts prompt and
+    generated tokens; presence and frequency penalties count generated tokens only (OpenAI's definition).
+    logprobs: None for none, 0 for the sampled token's, k for the k most likely beside it (of the raw
+    distribution, before penalties, temperature and filters).
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    stop_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    thinking: Thinking | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.max_tokens >= 1, "max_tokens must be >= 1", self.max_tokens)
+        _require(math.isfinite(self.temperature) and self.temperature >= 0, "temperature must be finite and >= 0",
+                 self.temperature)
+        _require(self.top_k >= 0, "top_k must be >= 0 (0 is off)", self.top_k)
+        _require(0 < self.top_p <= 1, "top_p must lie in (0, 1]", self.top_p)
+        _require(0 <= self.min_p < 1, "min_p must lie in [0, 1)", self.min_p)
+        _require(math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
+                 "repetition_penalty must be > 0", self.repetition_penalty)
+        for name in ("presence_penalty", "frequency_penalty"):
+            value = getattr(self, name)
+            _require(-2 <= value <= 2, f"{name} must lie in [-2, 2]", value)
+        _require(self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS,
+                 f"logprobs must lie in [0, {MAX_LOGPROBS}]", self.logprobs)
+        if self.thinking is not None:
+            need = len(self.thinking.close_ids) + self.thinking.answer_reserve
+            _require(self.max_tokens > need, f"a budget that must close thinking ({len(self.thinking.close_ids)} tokens) "
+                     f"and answer ({self.thinking.answer_reserve}) needs more than {need} tokens", self.max_tokens)
+
+
+MAX_LOGPROBS = 20
+
+
+def _require(holds: bool, rule: str, value: object) -> None:
+    if not holds:
+        raise InvalidParameter(f"{rule}, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One problem inside the engine: a prompt and n paths that share its pages.
+
+    seed: with a path's index and a position it determines every random number of that path.
+    first_index: index of the first path; paths added later continue the numbering.
+    """
+
+    prompt_ids: tuple[int, ...]
+    n: int
+    sampling: SamplingParams
+    seed: int = 0
+    first_index: int = 0
+
+    def __post_init__(self) -> None:
+        _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))
+        _require(self.n >= 1, "n must be >= 1", self.n)
+        _require(0 <= self.seed < 2**63, "seed must lie in [0, 2**63)", self.seed)
+        _require(self.first_index >= 0, "first_index must be >= 0", self.first_index)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """logprob of the sampled token, and the most likely (id, logprob) pairs, best first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PathTokens:
+    """Tokens that one step committed to one path. injected: how many of them the budget forced."""
+
+    index: int
+    ids: tuple[int, ...]
+    phase: Phase
+    think_tokens: int              # so far, markers not counted
+    generated: int                 # so far, all
+    injected: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PathUsage:
+    """Tokens of one ended path. generated = think + answer + markers + injected answer of a forced close."""
+
+    generated: int
+    think: int
+    injected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One step's tokens for one group: the only per-step event."""
+
+    step: int
+    paths: tuple[PathTokens, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathFinished:
+    index: int
+    reason: FinishReason
+    usage: PathUsage
+    step: int                      # last step that committed a token to it; -1 where none did
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinished:
+    """The last event of every group: all its paths have finished, all its pages are back."""
+
+    prompt_tokens: int
+    prefilled_tokens: int          # prompt tokens that were computed, once for all paths
+    usage: PathUsage
+
+
+GroupEvent = Committed | PathFinished | GroupFinished
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """A snapshot between two steps."""
+
+    steps: int = 0
+    pages_total: int = 0
+    pages_used: int = 0
+    page_size: int = 0
+    groups_waiting: int = 0
+    groups_running: int = 0
+    paths_waiting: int = 0
+    paths_running: int = 0
+    tokens_generated: int = 0
+    tokens_prefilled: int = 0
+    step_seconds: float = 0.0      # mean of the last steps
+    kv_bytes: int = 0              # of the pages in use
+    extra: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Problem level: one problem, N long paths, one verified answer."""

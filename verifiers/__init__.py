@@ -1,0 +1,1 @@
+"""Scores an answer. Knows answers, no tokens; imports neither `engine` nor `reasoner`."""
