@@ -119,6 +119,7 @@ class Group:
 
     seed: with a path's index and a position it determines every random number of that path.
     first_index: index of the first path; paths added later continue the numbering.
+    stays_open: the group ends only when it is closed, so that paths can be added after all others have ended.
     """
 
     prompt_ids: tuple[int, ...]
@@ -126,6 +127,7 @@ class Group:
     sampling: SamplingParams
     seed: int = 0
     first_index: int = 0
+    stays_open: bool = False
 
     def __post_init__(self) -> None:
         _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))

@@ -1,0 +1,163 @@
+"""CPU attention that reads KV in place.
+
+A table has two segments: the prompt's shared pages and the path's own. Where a segment's pages lie side by side
+it is a strided view; siblings that started together have segments of equal length at equal distances, so one
+kernel call over a strided batch serves them all, and for the shared segment the distance is zero. The query heads
+of one KV head stand as query rows, so that keys and values are read once for all of them. The two partial results
+are joined by their log-sum-exp (Dao et al., FlashDecoding; Hydragen, arXiv 2402.05099, for the shared part).
+
+Where the segments are cut depends on the prompt alone, and every row or block is a call of its own inside the
+kernel's batch, so that a row's bits do not depend on what else runs or on where its pages lie. A scattered segment
+is gathered first and then goes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import PrefillBlock, StepShape
+from engine.kv.pool import KVPool
+from engine.kv.tables import BlockTables, Segment
+
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows start .. stop - 1 read `tokens` tokens each: row i from base + (i - start) * stride.
+    at [tokens] int64: addresses of a scattered segment; then there is one row."""
+
+    start: int
+    stop: int
+    base: int
+    stride: int
+    tokens: int
+    at: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedBlock:
+    """A prefill block, its keys as a run of one row, and its mask [group * block, tokens] (0 or -inf)."""
+
+    row: int
+    keys: Run
+    mask: Tensor
+
+
+class ExtentAttention:
+    def __init__(self, pool: KVPool, tables: BlockTables, *, block: int) -> None:
+        self._pool, self._tables, self._block = pool, tables, block
+        _, _, self._kv_heads, _, self._head_dim = pool.data.shape
+        self._tokens = 0
+        self._rows = 0
+        self._own: list[Run] = []
+        self._shared: list[Run] = []
+        self._blocks: list[PrefillBlock] = []
+        self._masked: list[MaskedBlock] = []
+
+    def prepare(self, shape: StepShape) -> None:
+        self._tokens, self._rows = shape.tokens, len(shape.rows)
+        self._own = self._runs((r.row, self._tables.own(r.table, r.length)) for r in shape.rows)
+        shared = ((r.row, self._tables.shared(r.table)) for r in shape.rows)
+        self._shared = self._runs((row, segment) for row, segment in shared if segment is not None)
+        self._blocks, self._masked = list(shape.blocks), []
+
+    def attend(self, layer: int, q: Tensor) -> Tensor:
+        out = q.new_zeros(q.shape) if self._tokens > self._rows else torch.empty_like(q)
+        if self._rows:
+            self._decode(layer, q, out)
+        if self._blocks and not self._masked:
+            group = q.shape[1] // self._kv_heads
+            self._masked = [self._mask(block, group, q.dtype) for block in self._blocks]
+        for block in self._masked:
+            self._prefill(layer, block, q, out)
+        return out.flatten(1)
+
+    # -- decode ----------------------------------------------------------------------------------------------
+
+    def _decode(self, layer: int, q: Tensor, out: Tensor) -> None:
+        """Writes out[:rows]. Heads are viewed as [rows, kv_heads, group, head_dim]."""
+        q4 = q[: self._rows].view(self._rows, self._kv_heads, -1, self._head_dim)
+        out4 = out[: self._rows].view_as(q4)
+        if len(self._own) == len(self._shared) == 1 and self._shared[0].stop - self._shared[0].start == self._rows:
+            own, own_lse = self._call(layer, q4, self._own[0])
+            shared, shared_lse = self._call(layer, q4, self._shared[0])
+            join(own, own_lse, shared, shared_lse, out4)
+            return
+        lse = q4.new_empty(q4.shape[:-1], dtype=torch.float32)
+        for run in self._own:
+            out4[run.start : run.stop], lse[run.start : run.stop] = self._call(layer, q4, run)
+        for run in self._shared:
+            rows = slice(run.start, run.stop)
+            shared, shared_lse = self._call(layer, q4, run)
+            join(out4[rows], lse[rows], shared, shared_lse, out4[rows])
+
+    def _call(self, layer: int, q4: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+        out, lse = _flash(q4[run.start : run.stop], *self._view(layer, run))
+        return out, lse
+
+    def _view(self, layer: int, run: Run) -> tuple[Tensor, Tensor]:
+        """Keys and values [rows, kv_heads, tokens, head_dim]."""
+        keys, values = self._pool.keys(layer), self._pool.values(layer)
+        if run.at is not None:
+            return keys[:, run.at][None], values[:, run.at][None]
+        d, heads = self._head_dim, self._kv_heads
+        size = (run.stop - run.start, heads, run.tokens, d)
+        stride = (run.stride * d, keys.stride(0), d, 1)
+        first = run.base * d
+        return (keys.as_strided(size, stride, keys.storage_offset() + first),
+                values.as_strided(size, stride, values.storage_offset() + first))
+
+    def _runs(self, segments: Iterable[tuple[int, Segment]]) -> list[Run]:
+        """Merges neighbouring rows whose segments are equally long and equally far apart."""
+        runs: list[Run] = []
+        for row, segment in segments:
+            if segment.base < 0:
+                runs.append(Run(row, row + 1, -1, 0, segment.tokens, self._addresses(segment)))
+                continue
+            last = runs[-1] if runs else None
+            if last is not None and last.at is None and last.stop == row and last.tokens == segment.tokens:
+                stride = segment.base - (last.base + (row - 1 - last.start) * last.stride)
+                if stride >= 0 and (row - last.start == 1 or stride == last.stride):
+                    runs[-1] = Run(last.start, row + 1, last.base, stride, last.tokens)
+                    continue
+            runs.append(Run(row, row + 1, segment.base, 0, segment.tokens))
+        return runs
+
+    def _addresses(self, segment: Segment) -> Tensor:
+        pages = torch.tensor(segment.pages)
+        size = self._pool.page_size
+        return (pages[:, None] * size + torch.arange(size)).flatten()[: segment.tokens]
+
+    # -- prefill ---------------------------------------------------------------------------------------------
+
+    def _mask(self, block: PrefillBlock, group: int, dtype: torch.dtype) -> MaskedBlock:
+        length = block.start + block.valid
+        segment = self._tables.own(block.table, length)
+        scattered = self._addresses(segment) if segment.base < 0 else None
+        last = block.start + torch.arange(self._block)
+        hidden = torch.arange(length) > last[:, None]
+        mask = torch.zeros(self._block, length, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        return MaskedBlock(block.row, Run(0, 1, segment.base, 0, length, scattered), mask.repeat(group, 1))
+
+    def _prefill(self, layer: int, block: MaskedBlock, q: Tensor, out: Tensor) -> None:
+        rows = slice(block.row, block.row + self._block)
+        shape = (self._block, self._kv_heads, -1, self._head_dim)
+        packed = q[rows].view(shape).permute(1, 2, 0, 3).flatten(1, 2)
+        o, _ = _flash(packed[None], *self._view(layer, block.keys), attn_mask=block.mask[None, None])
+        out[rows] = o[0].view(self._kv_heads, -1, self._block, self._head_dim).permute(2, 0, 1, 3).reshape_as(out[rows])
+
+
+def join(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor, out: Tensor) -> None:
+    """The attention over two disjoint sets of keys from those over each: a, b, out [..., head_dim] and their
+    log-sum-exp [...]. The weight is spread over head_dim first: then each row's lanes are full vectors and its
+    rounding does not depend on its place in the tensor."""
+    weight = (b_lse - a_lse).unsqueeze(-1).expand(a.shape).contiguous().sigmoid_()
+    if a.dtype is torch.float32:
+        torch.lerp(a, b, weight, out=out)
+    else:
+        out.copy_(torch.lerp(a.float(), b.float(), weight))

@@ -1,0 +1,72 @@
+"""What one step does, as flat frozen data: the only thing that an executor (later: a rank) receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.types import Phase, SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class PageEdit:
+    """Table `table` names `page` at index `at`."""
+
+    table: int
+    at: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageCopy:
+    """The first `tokens` tokens of page `source` are copied to page `target`, all layers."""
+
+    source: int
+    target: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """A slot gets a new owner before the step. first_id is fed at `position`; its KV is not in the cache yet.
+
+    shared_pages: pages at the front of its table that belong to the prompt and are never written again; the
+    boundary behind them is where its attention is split, whatever else runs.
+    """
+
+    slot: int
+    index: int
+    seed: int
+    sampling: SamplingParams
+    prompt_ids: tuple[int, ...]
+    phase: Phase
+    first_id: int
+    position: int
+    shared_pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Prompt tokens to prefill into table `table` from position `start` on."""
+
+    table: int
+    start: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Order of effect: releases, admits, edits, copies, closes; then one forward pass over rows and chunks."""
+
+    step: int
+    releases: tuple[int, ...]          # tables whose owner is gone
+    admits: tuple[Admit, ...]
+    edits: tuple[PageEdit, ...]
+    copies: tuple[PageCopy, ...]
+    closes: tuple[int, ...]            # slots whose thinking is closed by force from this step on
+    slots: tuple[int, ...]             # decoding rows: one token each
+    positions: tuple[int, ...]         # the position that each row's input token takes
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not (self.slots or self.chunks)

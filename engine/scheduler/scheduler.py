@@ -1,0 +1,345 @@
+"""Events in, step plans out.
+
+`submit`, `add_paths`, `end_paths`, `close`, `close_thinking` and `commit` are the events; `plan` decides the next
+step. Nothing here reads a clock or a tensor, so that the same events always give the same plans.
+
+Policy. Groups are served in order of arrival and paths in order of index. A path starts only when its worst case
+fits beside what has been promised before, so no path ever has to be thrown out. Decoding rows run in every step;
+what is left of the step's token budget goes to prompts, in chunks of whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from engine.errors import DoesNotFit
+from engine.kv.pages import PageAllocator
+from engine.scheduler.lifecycle import GroupState, PathState
+from engine.scheduler.plan import Admit, Chunk, PageCopy, PageEdit, StepPlan
+from engine.scheduler.state import GroupEntry, PathEntry
+from engine.types import FinishReason, Group, Phase, Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """pages: of the pool. step_tokens: rows of one step, decode and prefill together. block: rows that a chunk
+    is cut into; every chunk but a prompt's last is a multiple of it."""
+
+    pages: int
+    page_size: int
+    max_paths: int
+    step_tokens: int
+    block: int
+    context_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What one step did to one slot."""
+
+    slot: int
+    generated: int
+    think: int
+    injected: int
+    finish: FinishReason | None
+
+
+class Scheduler:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.pages = PageAllocator(limits.pages)
+        self.groups: dict[int, GroupEntry] = {}
+        self.step = 0
+        self.committed = -1
+        self._promised = 0
+        self._slots = list(range(limits.max_paths - 1, -1, -1))
+        self._tables = list(range(2 * limits.max_paths - 1, limits.max_paths - 1, -1))
+        self._running: dict[int, PathEntry] = {}
+        self._retiring: list[PathEntry] = []
+        self._releases: list[int] = []
+        self._closes: list[PathEntry] = []
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def submit(self, group_id: int, group: Group) -> GroupEntry:
+        """Queues a group. Raises DoesNotFit, with the numbers, where one of its paths can never run."""
+        self._refuse_impossible(group)
+        entry = GroupEntry(group_id, group)
+        for _ in range(group.n):
+            entry.add_path()
+        self.groups[group_id] = entry
+        return entry
+
+    def add_paths(self, group_id: int, n: int) -> list[PathEntry]:
+        entry = self.groups[group_id]
+        return [entry.add_path() for _ in range(n)]
+
+    def end_paths(self, group_id: int, indices: Iterable[int], reason: FinishReason) -> list[PathEntry]:
+        """Ends the live ones among these paths and returns them. Their pages follow when nothing can touch them."""
+        entry = self.groups.get(group_id)
+        if entry is None:
+            return []
+        ended = [entry.paths[i] for i in indices if i in entry.paths and entry.paths[i].live]
+        for path in ended:
+            self._end(entry, path, reason)
+        return ended
+
+    def close(self, group_id: int) -> list[PathEntry]:
+        """Ends every live path; the group is gone when `finished_groups` names it."""
+        entry = self.groups.get(group_id)
+        if entry is None:
+            return []
+        entry.closing = True
+        return self.end_paths(group_id, list(entry.paths), FinishReason.CANCELLED)
+
+    def close_thinking(self, group_id: int, indices: Iterable[int]) -> None:
+        entry = self.groups.get(group_id)
+        paths = entry.paths if entry is not None else {}
+        self._closes += [paths[i] for i in indices if i in paths and paths[i].state is PathState.DECODING]
+
+    def commit(self, step: int, rows: Iterable[RowResult]) -> list[PathEntry]:
+        """Takes the results of the oldest launched step; returns the paths that its tokens belong to, in row
+        order. Rows whose path has ended since the launch are dropped: their token was never the path's."""
+        self.committed = step
+        owners = []
+        for row in rows:
+            path = self._running.get(row.slot)
+            if path is None or path.state is not PathState.DECODING:
+                continue
+            path.generated, path.think, path.injected = row.generated, row.think, path.injected + row.injected
+            path.committed_step = step
+            owners.append(path)
+            if row.finish is not None:
+                self._end(self.groups[path.group_id], path, row.finish)
+        self._retire()
+        return owners
+
+    def finished_groups(self) -> list[GroupEntry]:
+        """Removes and returns the groups that are over: closed or run out of paths, with every page back."""
+        over = [entry for entry in self.groups.values() if self._is_over(entry)]
+        for entry in over:
+            if entry.state in (GroupState.PREFILLING, GroupState.RUNNING):
+                self._free_prompt(entry)
+            entry.move(GroupState.CLOSED)
+            del self.groups[entry.id]
+        return over
+
+    # -- the plan --------------------------------------------------------------------------------------------
+
+    def plan(self) -> StepPlan:
+        """The next step. Its effects on pages and slots are already booked when this returns."""
+        admits: list[Admit] = []
+        edits: list[PageEdit] = []
+        copies: list[PageCopy] = []
+        self._start(admits, edits, copies)
+        rows = [path for path in self._running.values() if self._wants_token(path)]
+        positions = tuple(path.position for path in rows)
+        for path in rows:
+            self._advance(path, edits)
+        chunks = self._chunks(self.limits.step_tokens - len(rows), edits)
+        closes = tuple(path.slot for path in self._closes if path.state is PathState.DECODING)
+        plan = StepPlan(self.step, tuple(self._releases), tuple(admits), tuple(edits), tuple(copies),
+                        closes, tuple(path.slot for path in rows), positions, chunks)
+        self._releases, self._closes = [], []
+        if not plan.empty:
+            self.step += 1
+        return plan
+
+    def _start(self, admits: list[Admit], edits: list[PageEdit], copies: list[PageCopy]) -> None:
+        """Serves the queue in order and stops at the first that finds no room, so that nobody is overtaken."""
+        for entry in self.groups.values():
+            if entry.closing:
+                continue
+            if entry.state is GroupState.WAITING and not self._open_prompt(entry):
+                return
+            while entry.state is GroupState.RUNNING and entry.waiting:
+                path = entry.paths[entry.waiting[0]]
+                if not path.live:
+                    entry.waiting.popleft()
+                elif self._fits(entry):
+                    entry.waiting.popleft()
+                    self._activate(entry, path, admits, edits, copies)
+                else:
+                    return
+
+    def _open_prompt(self, entry: GroupEntry) -> bool:
+        need = self._prompt_pages(entry.group)
+        if not self._tables or self._promised + need + self._path_pages(entry.group) > self.limits.pages:
+            return False
+        self._promised += need
+        entry.table = self._tables.pop()
+        self.pages.claim(self._holder(entry), need)
+        entry.move(GroupState.PREFILLING if entry.to_prefill else GroupState.RUNNING)
+        return True
+
+    def _fits(self, entry: GroupEntry) -> bool:
+        return bool(self._slots) and self._promised + self._path_pages(entry.group) <= self.limits.pages
+
+    def _activate(self, entry: GroupEntry, path: PathEntry, admits: list[Admit], edits: list[PageEdit],
+                  copies: list[PageCopy]) -> None:
+        path.move(PathState.DECODING)
+        path.slot = self._slots.pop()
+        path.reserved = self._path_pages(entry.group)
+        path.position = entry.to_prefill
+        entry.last_step = self.step                # the step that copies from the prompt's pages
+        self._promised += path.reserved
+        self._running[path.slot] = path
+        self.pages.claim(path.slot, path.reserved)
+        shared, partial = divmod(entry.to_prefill, self.limits.page_size)
+        group = entry.group
+        admits.append(Admit(path.slot, path.index, group.seed, group.sampling, group.prompt_ids,
+                            phase_after_prompt(group.prompt_ids, group.sampling.thinking),
+                            group.prompt_ids[-1], path.position, shared))
+        self.pages.retain(entry.prompt_pages[:shared])
+        edits += [PageEdit(path.slot, at, page) for at, page in enumerate(entry.prompt_pages[:shared])]
+        if partial:
+            page = self._grow(path, shared, edits)
+            copies.append(PageCopy(entry.prompt_pages[shared], page, partial))
+
+    def _advance(self, path: PathEntry, edits: list[PageEdit]) -> None:
+        at = path.position // self.limits.page_size
+        if at == self._shared(path) + len(path.pages):
+            self._grow(path, at, edits)
+        path.position += 1
+        path.launched += 1
+        path.last_step = self.step
+
+    def _grow(self, path: PathEntry, at: int, edits: list[PageEdit]) -> int:
+        page = self.pages.allocate(path.slot, path.pages[-1] if path.pages else None)
+        path.pages.append(page)
+        edits.append(PageEdit(path.slot, at, page))
+        return page
+
+    def _chunks(self, room: int, edits: list[PageEdit]) -> tuple[Chunk, ...]:
+        chunks = []
+        room = max(room, self.limits.block) // self.limits.block * self.limits.block
+        for entry in self.groups.values():
+            if room <= 0:
+                break
+            if entry.state is not GroupState.PREFILLING or entry.closing:
+                continue
+            start, stop = entry.prefilled, min(entry.prefilled + room, entry.to_prefill)
+            self._hold_prompt(entry, stop, edits)
+            chunks.append(Chunk(entry.table, start, entry.group.prompt_ids[start:stop]))
+            entry.prefilled, entry.last_step = stop, self.step
+            room -= -(-(stop - start) // self.limits.block) * self.limits.block
+            if stop == entry.to_prefill:
+                entry.move(GroupState.RUNNING)
+        return tuple(chunks)
+
+    def _hold_prompt(self, entry: GroupEntry, tokens: int, edits: list[PageEdit]) -> None:
+        while len(entry.prompt_pages) * self.limits.page_size < tokens:
+            last = entry.prompt_pages[-1] if entry.prompt_pages else None
+            page = self.pages.allocate(self._holder(entry), last)
+            edits.append(PageEdit(entry.table, len(entry.prompt_pages), page))
+            entry.prompt_pages.append(page)
+
+    # -- endings ---------------------------------------------------------------------------------------------
+
+    def _end(self, entry: GroupEntry, path: PathEntry, reason: FinishReason) -> None:
+        path.reason = reason
+        if path.state is PathState.WAITING:
+            path.move(PathState.FINISHED)
+            return
+        path.move(PathState.RETIRING)
+        self._retiring.append(path)
+        self._retire()
+
+    def _retire(self) -> None:
+        """Gives back what no launched step can touch any more."""
+        still = []
+        for path in self._retiring:
+            if path.last_step > self.committed:
+                still.append(path)
+                continue
+            shared = self.groups[path.group_id].prompt_pages[: self._shared(path)]
+            self.pages.release(path.pages)
+            self.pages.release(shared)
+            self.pages.unclaim(path.slot)
+            path.pages = []
+            self._promised -= path.reserved
+            del self._running[path.slot]
+            self._slots.append(path.slot)
+            self._releases.append(path.slot)
+            path.move(PathState.FINISHED)
+        self._retiring = still
+
+    def _free_prompt(self, entry: GroupEntry) -> None:
+        self.pages.release(entry.prompt_pages)
+        self.pages.unclaim(self._holder(entry))
+        entry.prompt_pages = []
+        self._promised -= self._prompt_pages(entry.group)
+        self._tables.append(entry.table)
+        self._releases.append(entry.table)
+
+    def _is_over(self, entry: GroupEntry) -> bool:
+        wanted = entry.group.stays_open and not entry.closing
+        return (not wanted and entry.last_step <= self.committed
+                and all(path.state is PathState.FINISHED for path in entry.paths.values()))
+
+    # -- sizes -----------------------------------------------------------------------------------------------
+
+    def _wants_token(self, path: PathEntry) -> bool:
+        limit = self.groups[path.group_id].group.sampling.max_tokens
+        return path.state is PathState.DECODING and path.launched < limit
+
+    def _prompt_pages(self, group: Group) -> int:
+        return -(-(len(group.prompt_ids) - 1) // self.limits.page_size)
+
+    def _path_pages(self, group: Group) -> int:
+        """Worst case of one path's own pages: the last sampled token is never written to the cache."""
+        tokens = len(group.prompt_ids) - 1 + group.sampling.max_tokens
+        return -(-tokens // self.limits.page_size) - (len(group.prompt_ids) - 1) // self.limits.page_size
+
+    def _shared(self, path: PathEntry) -> int:
+        return self.groups[path.group_id].to_prefill // self.limits.page_size
+
+    def _holder(self, entry: GroupEntry) -> int:
+        return entry.table
+
+    def _refuse_impossible(self, group: Group) -> None:
+        prompt, budget, limits = len(group.prompt_ids), group.sampling.max_tokens, self.limits
+        if prompt + budget > limits.context_length:
+            raise DoesNotFit(f"prompt of {prompt} tokens + budget of {budget} exceeds the context of "
+                             f"{limits.context_length}; the largest budget here is "
+                             f"{max(0, limits.context_length - prompt)}")
+        need = self._prompt_pages(group) + self._path_pages(group)
+        if need > limits.pages:
+            fits = limits.pages * limits.page_size - prompt
+            raise DoesNotFit(f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of "
+                             f"{limits.page_size}, the pool has {limits.pages}; the largest budget here is about "
+                             f"{max(0, fits)}")
+
+    # -- reports ---------------------------------------------------------------------------------------------
+
+    def tables(self) -> Iterator[list[int]]:
+        """Every table that names pages, for the integrity check."""
+        for entry in self.groups.values():
+            yield entry.prompt_pages
+        for path in self._running.values():
+            yield self.groups[path.group_id].prompt_pages[: self._shared(path)] + path.pages
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def idle(self) -> bool:
+        return not self.groups
+
+
+def phase_after_prompt(prompt_ids: tuple[int, ...], thinking: Thinking | None) -> Phase:
+    """Where a path starts: inside thinking that the template opened, past thinking that it closed, or open."""
+    if thinking is None:
+        return Phase.ANSWER
+    tail = prompt_ids[-PROMPT_TAIL:]
+    opened = max((i for i, t in enumerate(tail) if t == thinking.open_id), default=-1)
+    closed = max((i for i, t in enumerate(tail) if t == thinking.close_id), default=-1)
+    if opened > closed:
+        return Phase.THINKING
+    return Phase.ANSWER if closed >= 0 else Phase.UNDECIDED
+
+
+# Templates put their markers at the very end of the prompt; earlier ones are part of the conversation.
+PROMPT_TAIL = 4
