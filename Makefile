@@ -1,0 +1,39 @@
+# `make demo` and `make test` are all a newcomer needs: each sets up .venv first, once.
+
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# Empty: the newest tested Python on the path. Set it to choose: make PYTHON=/opt/python3.12 test
+PYTHON ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types soak clean
+
+help:
+	@echo "make demo   install into $(VENV), then solve eight problems with the embedded model"
+	@echo "make test   install into $(VENV), then every check: ruff, mypy, pytest"
+	@echo "make soak   the long fuzzing runs that make test leaves out"
+	@echo "make clean  remove $(VENV) and every cache"
+
+demo: $(STAMP)
+	@$(BIN)/reasoner demo
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m soak --timeout=3600
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find engine reasoner verifiers tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt .ci/setup
+	@sh .ci/setup "$(VENV)" "$(PYTHON)"
+	@touch $@

@@ -1,0 +1,1 @@
+"""The command line: thin commands around the API. Nothing here is imported by the rest of the package."""
