@@ -45,6 +45,14 @@ class RowResult:
     finish: FinishReason | None
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    groups_waiting: int
+    groups_running: int
+    paths_waiting: int
+    paths_running: int
+
+
 class Scheduler:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -98,18 +106,18 @@ class Scheduler:
         paths = entry.paths if entry is not None else {}
         self._closes += [paths[i] for i in indices if i in paths and paths[i].state is PathState.DECODING]
 
-    def commit(self, step: int, rows: Iterable[RowResult]) -> list[PathEntry]:
-        """Takes the results of the oldest launched step; returns the paths that its tokens belong to, in row
-        order. Rows whose path has ended since the launch are dropped: their token was never the path's."""
+    def commit(self, step: int, rows: Iterable[RowResult]) -> list[tuple[int, PathEntry]]:
+        """Takes the results of the oldest launched step; returns (row, path) for the rows whose token counts.
+        Rows whose path has ended since the launch are dropped: their token was never the path's."""
         self.committed = step
         owners = []
-        for row in rows:
+        for i, row in enumerate(rows):
             path = self._running.get(row.slot)
             if path is None or path.state is not PathState.DECODING:
                 continue
             path.generated, path.think, path.injected = row.generated, row.think, path.injected + row.injected
             path.committed_step = step
-            owners.append(path)
+            owners.append((i, path))
             if row.finish is not None:
                 self._end(self.groups[path.group_id], path, row.finish)
         self._retire()
@@ -124,6 +132,11 @@ class Scheduler:
             entry.move(GroupState.CLOSED)
             del self.groups[entry.id]
         return over
+
+    def abandon_launched(self) -> None:
+        """Nothing is in flight any more and nothing will be committed: the executor has failed."""
+        self.committed = self.step
+        self._retire()
 
     # -- the plan --------------------------------------------------------------------------------------------
 
@@ -320,9 +333,20 @@ class Scheduler:
         for path in self._running.values():
             yield self.groups[path.group_id].prompt_pages[: self._shared(path)] + path.pages
 
+    def counts(self) -> Counts:
+        waiting = sum(path.state is PathState.WAITING for e in self.groups.values() for path in e.paths.values())
+        queued = sum(entry.state is GroupState.WAITING for entry in self.groups.values())
+        return Counts(queued, len(self.groups) - queued, waiting, len(self._running))
+
     @property
-    def running(self) -> int:
-        return len(self._running)
+    def has_work(self) -> bool:
+        """Whether a plan could launch something or has bookkeeping to hand over."""
+        if self._releases or any(self._wants_token(path) for path in self._running.values()):
+            return True
+        return any(not entry.closing and (entry.state is GroupState.WAITING and entry.has_live_path
+                                          or entry.state is GroupState.PREFILLING
+                                          or entry.state is GroupState.RUNNING and bool(entry.waiting))
+                   for entry in self.groups.values())
 
     @property
     def idle(self) -> bool:

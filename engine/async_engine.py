@@ -1,0 +1,208 @@
+"""AsyncEngine: the engine as an asyncio program sees it. The step loop lives in a thread of its own.
+
+Only messages of `engine.messages` cross between the two: commands through a queue, everything else in batches,
+one wake-up of the event loop a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+from collections.abc import AsyncIterator, Sequence
+
+from engine import errors
+from engine.build import ModelInfo, build
+from engine.config import EngineConfig
+from engine.errors import EngineClosed, EngineError
+from engine.loop import StepLoop
+from engine.messages import AddPaths, CloseGroup, CloseThinking, Command, Emitted, EndPaths, Message, Open
+from engine.messages import Refusal, Reply, Shutdown
+from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished
+
+
+class AsyncEngine:
+    """Made by `start`. All methods belong to the event loop that started it."""
+
+    def __init__(self, model: ModelInfo, loop: StepLoop) -> None:
+        self.model = model
+        self._steps = loop
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._event_loop = asyncio.get_running_loop()
+        self._tickets = itertools.count()
+        self._ids = itertools.count()
+        self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self._events: dict[int, asyncio.Queue[GroupEvent | EngineClosed]] = {}
+        self._closed: EngineClosed | None = None
+        self._thread = threading.Thread(target=self._run, name="step-loop", daemon=True)
+
+    @classmethod
+    async def start(cls, config: EngineConfig) -> AsyncEngine:
+        """Loads the model. Raises ModelLoadError, InvalidParameter, DoesNotFit."""
+        model, loop = await asyncio.to_thread(build, config)
+        engine = cls(model, loop)
+        engine._thread.start()
+        return engine
+
+    async def open(self, group: Group) -> GroupHandle:
+        """Queues a group. Raises DoesNotFit, InvalidParameter, EngineClosed."""
+        group_id = next(self._ids)
+        self._events[group_id] = asyncio.Queue()
+        try:
+            await self._ask(Open(next(self._tickets), group_id, group))
+        except BaseException:
+            # A refusal left nothing behind; a caller that was cancelled here may have opened it all the same.
+            self._events.pop(group_id, None)
+            self._commands.put(CloseGroup(next(self._tickets), group_id))
+            raise
+        return GroupHandle(self, group_id, self._events[group_id])
+
+    def stats(self) -> EngineStats:
+        return self._steps.stats
+
+    async def close(self) -> None:
+        """Ends every path, waits for the loop's thread. Idempotent."""
+        if self._closed is None and self._thread.is_alive():
+            await self._ask(Shutdown(next(self._tickets)))
+        await asyncio.to_thread(self._thread.join)
+
+    # -- the caller's side -----------------------------------------------------------------------------------
+
+    async def _ask(self, command: Command) -> Reply:
+        if self._closed is not None:
+            raise self._closed
+        future: asyncio.Future[Reply] = self._event_loop.create_future()
+        self._replies[command.ticket] = future
+        self._commands.put(command)
+        return await future
+
+    def _receive(self, messages: list[Message]) -> None:
+        for message in messages:
+            match message:
+                case Emitted(group_id, event):
+                    if group_id in self._events:
+                        self._events[group_id].put_nowait(event)
+                        if isinstance(event, GroupFinished):
+                            del self._events[group_id]
+                case Reply(ticket):
+                    self._resolve(ticket, message)
+                case Refusal(ticket, kind, text):
+                    self._resolve(ticket, error_of(kind, text))
+
+    def _resolve(self, ticket: int, outcome: Reply | EngineError) -> None:
+        future = self._replies.pop(ticket, None)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Reply):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+
+    def _ended(self, cause: str) -> None:
+        """The thread is over: whoever still waits learns it."""
+        self._closed = EngineClosed(cause)
+        for future in self._replies.values():
+            if not future.done():
+                future.set_exception(EngineClosed(cause))
+        for events in self._events.values():
+            events.put_nowait(EngineClosed(cause))
+        self._replies.clear()
+        self._events.clear()
+
+    # -- the thread's side -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        cause = "the engine is closed"
+        try:
+            self._turn_until_shutdown()
+        except BaseException as error:
+            cause = f"the step loop died: {type(error).__name__}: {error}"
+        self._post(self._steps.take())
+        self._call(self._ended, cause)
+
+    def _turn_until_shutdown(self) -> None:
+        while True:
+            for command in self._pending():
+                self._steps.handle(command)
+                if isinstance(command, Shutdown):
+                    while not self._steps.idle:
+                        self._steps.turn()
+                    return
+            self._steps.turn()
+            self._post(self._steps.take())
+
+    def _pending(self) -> list[Command]:
+        commands = [self._commands.get()] if self._steps.idle else []
+        while not self._commands.empty():
+            commands.append(self._commands.get())
+        return commands
+
+    def _post(self, messages: list[Message]) -> None:
+        if messages:
+            self._call(self._receive, messages)
+
+    def _call(self, function: object, *args: object) -> None:
+        try:
+            self._event_loop.call_soon_threadsafe(function, *args)  # type: ignore[arg-type]
+        except RuntimeError:
+            pass                               # the caller's event loop is closed: nobody is left to tell
+
+
+class GroupHandle:
+    """One open group. `events` has a single consumer."""
+
+    def __init__(self, engine: AsyncEngine, group_id: int, events: asyncio.Queue[GroupEvent | EngineClosed]) -> None:
+        self.id = group_id
+        self._engine = engine
+        self._events = events
+
+    async def events(self) -> AsyncIterator[GroupEvent]:
+        """Every event of the group, GroupFinished last. Raises EngineClosed if the engine ends first."""
+        while True:
+            event = await self._events.get()
+            if isinstance(event, EngineClosed):
+                raise event
+            yield event
+            if isinstance(event, GroupFinished):
+                return
+
+    async def add_paths(self, n: int) -> range:
+        """Queues n more paths and returns their indices. Raises InvalidParameter where the group has ended."""
+        reply = await self._ask(AddPaths(self._ticket(), self.id, n))
+        return range(reply.indices[0], reply.indices[-1] + 1)
+
+    async def cancel(self, indices: Sequence[int] | None = None) -> int:
+        """Ends these paths (None: all) and returns the tokens that they had generated; on return their pages are
+        free. Paths that have ended already count nothing."""
+        return await self._end(indices, FinishReason.CANCELLED)
+
+    async def finish(self, index: int, reason: FinishReason = FinishReason.STOP_STRING) -> None:
+        """Ends a path for a reason that only the text layer can see."""
+        await self._end([index], reason)
+
+    async def close_thinking(self, indices: Sequence[int] | None = None) -> None:
+        """Closes the thinking of these paths (None: all) by force from the next step on."""
+        chosen = None if indices is None else tuple(indices)
+        await self._ask(CloseThinking(self._ticket(), self.id, chosen))
+
+    async def close(self) -> None:
+        """Ends what still runs; on return every page of the group is free. Idempotent."""
+        await self._ask(CloseGroup(self._ticket(), self.id))
+
+    async def _end(self, indices: Sequence[int] | None, reason: FinishReason) -> int:
+        chosen = None if indices is None else tuple(indices)
+        return (await self._ask(EndPaths(self._ticket(), self.id, chosen, reason))).tokens
+
+    def _ticket(self) -> int:
+        return next(self._engine._tickets)
+
+    async def _ask(self, command: Command) -> Reply:
+        return await self._engine._ask(command)
+
+
+def error_of(kind: str, message: str) -> EngineError:
+    """The exception that a refusal stands for."""
+    known: dict[str, type[EngineError]] = {
+        cls.__name__: cls for cls in (errors.InvalidParameter, errors.DoesNotFit, errors.EngineClosed)}
+    return known.get(kind, EngineError)(message)

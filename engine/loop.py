@@ -1,0 +1,214 @@
+"""The step loop: launch step k + 1, then commit step k. The only file that knows about the lag.
+
+`turn` is one round: plan, launch, commit what is due. With overlap 0 a step is committed in the round that
+launched it; with overlap 1 one more step is in flight while the host handles the last one's results, and a token
+sampled for a path that has ended meanwhile is dropped, never emitted.
+
+The loop is synchronous and owns no thread: commands go in through `handle`, messages come out of `take`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.errors import EngineClosed, EngineError, InvalidParameter
+from engine.executor import StepResult
+from engine.messages import AddPaths, CloseGroup, CloseThinking, Command, Emitted, EndPaths, Message, Open
+from engine.messages import Refusal, Reply, Shutdown
+from engine.sampling.stops import FINISH_REASONS
+from engine.scheduler.lifecycle import PathState
+from engine.scheduler.plan import StepPlan
+from engine.scheduler.scheduler import RowResult, Scheduler
+from engine.scheduler.state import GroupEntry, PathEntry
+from engine.types import Committed, EngineStats, FinishReason, GroupFinished, PathFinished, PathTokens, PathUsage
+from engine.types import Phase, TokenLogprobs
+
+
+class Runner(Protocol):
+    def run(self, plan: StepPlan) -> StepResult: ...
+
+
+@dataclass(slots=True)
+class Waiter:
+    """A reply that is due when these paths own nothing any more (group_id: when that group is gone as well)."""
+
+    reply: Reply
+    paths: list[PathEntry]
+    group_id: int | None = None
+
+
+class StepLoop:
+    def __init__(self, scheduler: Scheduler, runner: Runner, *, overlap: int, kv_bytes_per_page: int) -> None:
+        self.scheduler = scheduler
+        self._runner = runner
+        self._overlap = overlap
+        self._kv_bytes_per_page = kv_bytes_per_page
+        self._flight: deque[tuple[StepPlan, StepResult]] = deque()
+        self._waiters: list[Waiter] = []
+        self._out: list[Message] = []
+        self._failure = ""
+        self._stalled = False
+        self._generated = self._prefilled = 0
+        self._step_seconds = 0.0
+        self.stats = self._snapshot()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in flight, nobody waiting, and nothing that could start: sleep until a command comes."""
+        return not self._flight and not self._waiters and (self._stalled or not self.scheduler.has_work)
+
+    def take(self) -> list[Message]:
+        out, self._out = self._out, []
+        return out
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def handle(self, command: Command) -> None:
+        """Applies a command between two steps. Whatever is wrong with it goes back as a refusal."""
+        self._stalled = False
+        try:
+            if self._failure and not isinstance(command, Shutdown):
+                raise EngineClosed(self._failure)
+            self._dispatch(command)
+        except EngineError as error:
+            self._out.append(Refusal(command.ticket, type(error).__name__, str(error)))
+
+    def _dispatch(self, command: Command) -> None:
+        match command:
+            case Open():
+                self.scheduler.submit(command.group_id, command.group)
+                self._out.append(Reply(command.ticket))
+            case AddPaths():
+                self._add_paths(command)
+            case EndPaths():
+                ended = self.scheduler.end_paths(command.group_id, self._indices(command), command.reason)
+                self._ended(command.ticket, ended, None)
+            case CloseGroup():
+                known = command.group_id in self.scheduler.groups
+                ended = self.scheduler.close(command.group_id)
+                self._ended(command.ticket, ended, command.group_id if known else None)
+            case CloseThinking():
+                self.scheduler.close_thinking(command.group_id, self._indices(command))
+                self._out.append(Reply(command.ticket))
+            case Shutdown():
+                for group_id in list(self.scheduler.groups):
+                    self._finish_all(self.scheduler.close(group_id))
+                self._waiters.append(Waiter(Reply(command.ticket), []))
+
+    def _add_paths(self, command: AddPaths) -> None:
+        if command.n < 1:
+            raise InvalidParameter(f"n must be >= 1, got {command.n}")
+        if command.group_id not in self.scheduler.groups:
+            raise InvalidParameter(f"group {command.group_id} has ended; open it with stays_open to add paths late")
+        added = self.scheduler.add_paths(command.group_id, command.n)
+        self._out.append(Reply(command.ticket, indices=tuple(path.index for path in added)))
+
+    def _indices(self, command: EndPaths | CloseThinking) -> tuple[int, ...]:
+        entry = self.scheduler.groups.get(command.group_id)
+        if command.indices is not None or entry is None:
+            return command.indices or ()
+        return tuple(entry.paths)
+
+    def _ended(self, ticket: int, ended: list[PathEntry], group_id: int | None) -> None:
+        self._finish_all(ended)
+        tokens = sum(path.generated for path in ended)
+        self._waiters.append(Waiter(Reply(ticket, tokens=tokens), ended, group_id))
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """One round. A step that raises ends every path with reason `error` and the loop with it."""
+        try:
+            self._launch()
+            while self._flight and (len(self._flight) > self._overlap or not self.scheduler.has_work):
+                self._commit(*self._flight.popleft())
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        self._finish_groups()
+        self._answer_waiters()
+        self.stats = self._snapshot()
+
+    def _launch(self) -> None:
+        if not self.scheduler.has_work:
+            return
+        plan = self.scheduler.plan()
+        begun = time.perf_counter()
+        result = self._runner.run(plan)
+        self._stalled = plan.empty             # whoever waits now waits for room that only an ending gives
+        if plan.empty:
+            return
+        self._flight.append((plan, result))
+        self._prefilled += sum(len(chunk.ids) for chunk in plan.chunks)
+        self._step_seconds += 0.1 * (time.perf_counter() - begun - self._step_seconds)
+
+    def _commit(self, plan: StepPlan, result: StepResult) -> None:
+        rows = [RowResult(slot, result.generated[i], result.think[i], int(result.forced[i]),
+                          FINISH_REASONS[result.finish[i]]) for i, slot in enumerate(plan.slots)]
+        owners = self.scheduler.commit(plan.step, rows)
+        by_group: dict[int, list[PathTokens]] = {}
+        for i, path in owners:
+            by_group.setdefault(path.group_id, []).append(path_tokens(result, i, path.index))
+        for group_id, tokens in by_group.items():
+            self._out.append(Emitted(group_id, Committed(plan.step, tuple(tokens))))
+        self._generated += len(owners)
+        self._finish_all([path for _, path in owners if path.reason is not None])
+
+    def _finish_all(self, paths: list[PathEntry]) -> None:
+        for path in paths:
+            assert path.reason is not None
+            message = self._failure if path.reason is FinishReason.ERROR else ""
+            event = PathFinished(path.index, path.reason, path.usage, path.committed_step, message)
+            self._out.append(Emitted(path.group_id, event))
+
+    def _finish_groups(self) -> None:
+        for entry in self.scheduler.finished_groups():
+            self._out.append(Emitted(entry.id, group_finished(entry)))
+        if self.scheduler.idle and self.scheduler.pages.used:
+            self.scheduler.pages.check(self.scheduler.tables())
+
+    def _answer_waiters(self) -> None:
+        still = []
+        for waiter in self._waiters:
+            gone = waiter.group_id is None or waiter.group_id not in self.scheduler.groups
+            if gone and all(path.state is PathState.FINISHED for path in waiter.paths):
+                self._out.append(waiter.reply)
+            else:
+                still.append(waiter)
+        self._waiters = still
+
+    def _fail(self, message: str) -> None:
+        self._failure = message
+        self._flight.clear()
+        self.scheduler.abandon_launched()
+        for group_id, entry in list(self.scheduler.groups.items()):
+            self._finish_all(self.scheduler.end_paths(group_id, list(entry.paths), FinishReason.ERROR))
+            self.scheduler.close(group_id)
+
+    def _snapshot(self) -> EngineStats:
+        scheduler = self.scheduler
+        counts = scheduler.counts()
+        return EngineStats(
+            steps=scheduler.committed + 1, pages_total=scheduler.pages.total, pages_used=scheduler.pages.used,
+            page_size=scheduler.limits.page_size, groups_waiting=counts.groups_waiting,
+            groups_running=counts.groups_running, paths_waiting=counts.paths_waiting,
+            paths_running=counts.paths_running, tokens_generated=self._generated,
+            tokens_prefilled=self._prefilled, step_seconds=self._step_seconds,
+            kv_bytes=scheduler.pages.used * self._kv_bytes_per_page)
+
+
+def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    if result.logprobs:
+        top = zip(result.top_ids[row], result.top_logprobs[row], strict=True) if result.top_ids else ()
+        logprobs = (TokenLogprobs(result.logprobs[row], tuple(top)),)
+    return PathTokens(index, (result.tokens[row],), Phase(result.phases[row]), result.think[row],
+                      result.generated[row], int(result.forced[row]), logprobs)
+
+
+def group_finished(entry: GroupEntry) -> GroupFinished:
+    usages = [path.usage for path in entry.paths.values()]
+    total = PathUsage(sum(u.generated for u in usages), sum(u.think for u in usages), sum(u.injected for u in usages))
+    return GroupFinished(len(entry.group.prompt_ids), entry.prefilled, total)
