@@ -22,3 +22,30 @@ class UnknownName(ReasonerError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class MissingCapability(ReasonerError, ValueError):
+    """A policy that needs what this run does not have. `works`: the policies that need nothing more."""
+
+    def __init__(self, policy: str, missing: Iterable[str], works: Iterable[str]) -> None:
+        self.policy, self.missing, self.works = policy, tuple(sorted(missing)), tuple(sorted(works))
+        super().__init__(
+            f"policy {policy!r} needs {', '.join(self.missing)}, which this run does not have; "
+            f"policies that would work: {', '.join(self.works) or 'none'}"
+        )
+
+
+class ModelError(ReasonerError):
+    """A model that cannot be found or loaded; the message names it and what is wrong."""
+
+
+class BackendFailed(ReasonerError, RuntimeError):
+    """The engine or server behind a run stopped working; the message carries the cause."""
+
+
+class BadPolicy(ReasonerError, TypeError):
+    """A file, entry point or class that was found but is no policy."""
+
+
+class BadRecord(ReasonerError, ValueError):
+    """A stored event, action, log or result that cannot be read."""

@@ -1,0 +1,1 @@
+"""Where tokens come from: one protocol, and one module for each thing that speaks it."""
