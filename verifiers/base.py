@@ -46,7 +46,7 @@ class Candidate:
 class Verdict:
     """outcome, score in [0, 1] (None exactly where the outcome is unknown), and why.
 
-    status: a short machine-readable word for the reason (`ok`, `wrong`, `no_answer`, `bad_gold`, `error`, ...).
+    status: a short machine-readable word for the reason (`ok`, `wrong`, `no_answer`, `bad_gold`, `error`).
     reason: one sentence for people. answer: what was extracted. elapsed: seconds.
     """
 
