@@ -10,15 +10,27 @@ import asyncio
 import itertools
 import queue
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 from engine import errors
 from engine.build import ModelInfo, build
 from engine.config import EngineConfig
 from engine.errors import EngineClosed, EngineError
 from engine.loop import StepLoop
-from engine.messages import AddPaths, CloseGroup, CloseThinking, Command, Emitted, EndPaths, Message, Open
-from engine.messages import Refusal, Reply, Shutdown
+from engine.messages import (
+    AddPaths,
+    CloseGroup,
+    CloseThinking,
+    Command,
+    Emitted,
+    EndPaths,
+    Message,
+    Open,
+    Refusal,
+    Reply,
+    Shutdown,
+)
 from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished
 
 
@@ -113,6 +125,9 @@ class AsyncEngine:
     # -- the thread's side -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        import torch
+
+        torch.set_num_threads(self.model.threads)  # OpenMP keeps this number for each thread apart
         cause = "the engine is closed"
         try:
             self._turn_until_shutdown()
@@ -142,17 +157,17 @@ class AsyncEngine:
         if messages:
             self._call(self._receive, messages)
 
-    def _call(self, function: object, *args: object) -> None:
-        try:
-            self._event_loop.call_soon_threadsafe(function, *args)  # type: ignore[arg-type]
-        except RuntimeError:
-            pass                               # the caller's event loop is closed: nobody is left to tell
+    def _call(self, function: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the caller's event loop is closed: nobody is left to tell
+            self._event_loop.call_soon_threadsafe(function, *args)
 
 
 class GroupHandle:
     """One open group. `events` has a single consumer."""
 
-    def __init__(self, engine: AsyncEngine, group_id: int, events: asyncio.Queue[GroupEvent | EngineClosed]) -> None:
+    def __init__(
+        self, engine: AsyncEngine, group_id: int, events: asyncio.Queue[GroupEvent | EngineClosed]
+    ) -> None:
         self.id = group_id
         self._engine = engine
         self._events = events
@@ -204,5 +219,6 @@ class GroupHandle:
 def error_of(kind: str, message: str) -> EngineError:
     """The exception that a refusal stands for."""
     known: dict[str, type[EngineError]] = {
-        cls.__name__: cls for cls in (errors.InvalidParameter, errors.DoesNotFit, errors.EngineClosed)}
+        cls.__name__: cls for cls in (errors.InvalidParameter, errors.DoesNotFit, errors.EngineClosed)
+    }
     return known.get(kind, EngineError)(message)

@@ -39,9 +39,13 @@ class EngineConfig:
             raise InvalidParameter(f"device must be 'cpu' in this version, got {self.device!r}")
         if self.overlap not in (0, 1):
             raise InvalidParameter(f"overlap must be 0 or 1, got {self.overlap}")
-        for name, value in (("threads", self.threads), ("context_length", self.context_length),
-                            ("kv_tokens", self.kv_tokens), ("max_paths", self.max_paths),
-                            ("page_size", self.page_size)):
+        for name, value in (
+            ("threads", self.threads),
+            ("context_length", self.context_length),
+            ("kv_tokens", self.kv_tokens),
+            ("max_paths", self.max_paths),
+            ("page_size", self.page_size),
+        ):
             if value is not None and value < 1:
                 raise InvalidParameter(f"{name} must be >= 1, got {value}")
         if self.step_tokens < BLOCK:
@@ -58,7 +62,9 @@ def pool_pages(config: EngineConfig, bytes_per_token: int, available_bytes: int,
         tokens = config.kv_tokens
     need = tokens * bytes_per_token
     if need > available_bytes:
-        raise DoesNotFit(f"a KV pool of {tokens} tokens needs {need >> 20} MiB, {available_bytes >> 20} MiB are free")
+        raise DoesNotFit(
+            f"a KV pool of {tokens} tokens needs {need >> 20} MiB, {available_bytes >> 20} MiB are free"
+        )
     pages = tokens // config.page_size
     if pages < 1:
         raise DoesNotFit(f"a KV pool of {tokens} tokens does not hold one page of {config.page_size}")

@@ -6,8 +6,6 @@ decides nothing: a plan tells it everything, and its results tell the scheduler 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -18,29 +16,19 @@ from engine.kv.tables import BlockTables
 from engine.models.transformer import Transformer
 from engine.sampling.sampler import sample
 from engine.sampling.state import SamplerState
-from engine.scheduler.plan import StepPlan
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """One entry a decoding row, in the plan's order. finish: codes of engine.sampling.stops, 0 while running.
-    logprobs and top are empty unless a row asked for them."""
-
-    step: int
-    tokens: tuple[int, ...] = ()
-    forced: tuple[bool, ...] = ()
-    phases: tuple[int, ...] = ()
-    think: tuple[int, ...] = ()
-    generated: tuple[int, ...] = ()
-    finish: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    top_ids: tuple[tuple[int, ...], ...] = ()
-    top_logprobs: tuple[tuple[float, ...], ...] = ()
+from engine.scheduler.plan import StepPlan, StepResult
 
 
 class Executor:
-    def __init__(self, model: Transformer, pool: KVPool, tables: BlockTables, attention: Attention,
-                 sampler: SamplerState, slots: int) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        pool: KVPool,
+        tables: BlockTables,
+        attention: Attention,
+        sampler: SamplerState,
+        slots: int,
+    ) -> None:
         self._model, self._pool, self._tables = model, pool, tables
         self._attention, self._sampler = attention, sampler
         self._next_id = torch.zeros(slots, dtype=torch.int64)
@@ -74,7 +62,9 @@ class Executor:
         for admit in plan.admits:
             self._tables.reset(admit.slot, admit.shared_pages)
             self._next_id[admit.slot] = admit.first_id
-            self._sampler.admit(admit.slot, admit.sampling, admit.seed, admit.index, admit.prompt_ids, admit.phase)
+            self._sampler.admit(
+                admit.slot, admit.sampling, admit.seed, admit.index, admit.prompt_ids, admit.phase
+            )
         for edit in plan.edits:
             self._tables.apply(edit)
         self._pool.copy(plan.copies)
@@ -85,8 +75,10 @@ class Executor:
         """ids, positions and token addresses, each [tokens] int64, and who they belong to. Padding rows carry
         token 0 at position 0 and write to the padding page."""
         slots = torch.tensor(plan.slots, dtype=torch.int64)
-        rows = tuple(DecodeRow(i, slot, position + 1)
-                     for i, (slot, position) in enumerate(zip(plan.slots, plan.positions, strict=True)))
+        rows = tuple(
+            DecodeRow(i, slot, position + 1)
+            for i, (slot, position) in enumerate(zip(plan.slots, plan.positions, strict=True))
+        )
         row = padded(len(rows))
         blocks: list[PrefillBlock] = []
         for chunk in plan.chunks:
@@ -107,7 +99,9 @@ class Executor:
             span = slice(block.row, block.row + block.valid)
             ids[span] = torch.tensor(prompt[done : done + block.valid])
             positions[span] = torch.arange(block.start, block.start + block.valid)
-            at[span] = torch.tensor([self._tables.address(block.table, block.start + t) for t in range(block.valid)])
+            at[span] = torch.tensor(
+                [self._tables.address(block.table, block.start + t) for t in range(block.valid)]
+            )
             done += block.valid
         return ids, positions, at, StepShape(row, rows, tuple(blocks))
 
@@ -116,10 +110,17 @@ class Executor:
         out = sample(self._sampler, logits, slots)
         self._next_id[slots] = out.tokens
         return StepResult(
-            plan.step, tuple(out.tokens.tolist()), tuple(out.forced.tolist()), tuple(out.phase.tolist()),
-            tuple(out.think_count.tolist()), tuple(out.generated.tolist()), tuple(out.finish.tolist()),
-            tuple(out.logprob.tolist()), tuple(map(tuple, out.top_ids.tolist())),
-            tuple(map(tuple, out.top_logprobs.tolist())))
+            plan.step,
+            tuple(out.tokens.tolist()),
+            tuple(out.forced.tolist()),
+            tuple(out.phase.tolist()),
+            tuple(out.think_count.tolist()),
+            tuple(out.generated.tolist()),
+            tuple(out.finish.tolist()),
+            tuple(out.logprob.tolist()),
+            tuple(map(tuple, out.top_ids.tolist())),
+            tuple(map(tuple, out.top_logprobs.tolist())),
+        )
 
 
 def padded(rows: int) -> int:

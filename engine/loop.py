@@ -15,16 +15,35 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.errors import EngineClosed, EngineError, InvalidParameter
-from engine.executor import StepResult
-from engine.messages import AddPaths, CloseGroup, CloseThinking, Command, Emitted, EndPaths, Message, Open
-from engine.messages import Refusal, Reply, Shutdown
+from engine.messages import (
+    AddPaths,
+    CloseGroup,
+    CloseThinking,
+    Command,
+    Emitted,
+    EndPaths,
+    Message,
+    Open,
+    Refusal,
+    Reply,
+    Shutdown,
+)
 from engine.sampling.stops import FINISH_REASONS
 from engine.scheduler.lifecycle import PathState
-from engine.scheduler.plan import StepPlan
+from engine.scheduler.plan import StepPlan, StepResult
 from engine.scheduler.scheduler import RowResult, Scheduler
 from engine.scheduler.state import GroupEntry, PathEntry
-from engine.types import Committed, EngineStats, FinishReason, GroupFinished, PathFinished, PathTokens, PathUsage
-from engine.types import Phase, TokenLogprobs
+from engine.types import (
+    Committed,
+    EngineStats,
+    FinishReason,
+    GroupFinished,
+    PathFinished,
+    PathTokens,
+    PathUsage,
+    Phase,
+    TokenLogprobs,
+)
 
 
 class Runner(Protocol):
@@ -102,7 +121,9 @@ class StepLoop:
         if command.n < 1:
             raise InvalidParameter(f"n must be >= 1, got {command.n}")
         if command.group_id not in self.scheduler.groups:
-            raise InvalidParameter(f"group {command.group_id} has ended; open it with stays_open to add paths late")
+            raise InvalidParameter(
+                f"group {command.group_id} has ended; open it with stays_open to add paths late"
+            )
         added = self.scheduler.add_paths(command.group_id, command.n)
         self._out.append(Reply(command.ticket, indices=tuple(path.index for path in added)))
 
@@ -137,7 +158,7 @@ class StepLoop:
         plan = self.scheduler.plan()
         begun = time.perf_counter()
         result = self._runner.run(plan)
-        self._stalled = plan.empty             # whoever waits now waits for room that only an ending gives
+        self._stalled = plan.empty  # whoever waits now waits for room that only an ending gives
         if plan.empty:
             return
         self._flight.append((plan, result))
@@ -145,8 +166,16 @@ class StepLoop:
         self._step_seconds += 0.1 * (time.perf_counter() - begun - self._step_seconds)
 
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
-        rows = [RowResult(slot, result.generated[i], result.think[i], int(result.forced[i]),
-                          FINISH_REASONS[result.finish[i]]) for i, slot in enumerate(plan.slots)]
+        rows = [
+            RowResult(
+                slot,
+                result.generated[i],
+                result.think[i],
+                int(result.forced[i]),
+                FINISH_REASONS[result.finish[i]],
+            )
+            for i, slot in enumerate(plan.slots)
+        ]
         owners = self.scheduler.commit(plan.step, rows)
         by_group: dict[int, list[PathTokens]] = {}
         for i, path in owners:
@@ -191,12 +220,19 @@ class StepLoop:
         scheduler = self.scheduler
         counts = scheduler.counts()
         return EngineStats(
-            steps=scheduler.committed + 1, pages_total=scheduler.pages.total, pages_used=scheduler.pages.used,
-            page_size=scheduler.limits.page_size, groups_waiting=counts.groups_waiting,
-            groups_running=counts.groups_running, paths_waiting=counts.paths_waiting,
-            paths_running=counts.paths_running, tokens_generated=self._generated,
-            tokens_prefilled=self._prefilled, step_seconds=self._step_seconds,
-            kv_bytes=scheduler.pages.used * self._kv_bytes_per_page)
+            steps=scheduler.committed + 1,
+            pages_total=scheduler.pages.total,
+            pages_used=scheduler.pages.used,
+            page_size=scheduler.limits.page_size,
+            groups_waiting=counts.groups_waiting,
+            groups_running=counts.groups_running,
+            paths_waiting=counts.paths_waiting,
+            paths_running=counts.paths_running,
+            tokens_generated=self._generated,
+            tokens_prefilled=self._prefilled,
+            step_seconds=self._step_seconds,
+            kv_bytes=scheduler.pages.used * self._kv_bytes_per_page,
+        )
 
 
 def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:
@@ -204,11 +240,20 @@ def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:
     if result.logprobs:
         top = zip(result.top_ids[row], result.top_logprobs[row], strict=True) if result.top_ids else ()
         logprobs = (TokenLogprobs(result.logprobs[row], tuple(top)),)
-    return PathTokens(index, (result.tokens[row],), Phase(result.phases[row]), result.think[row],
-                      result.generated[row], int(result.forced[row]), logprobs)
+    return PathTokens(
+        index,
+        (result.tokens[row],),
+        Phase(result.phases[row]),
+        result.think[row],
+        result.generated[row],
+        int(result.forced[row]),
+        logprobs,
+    )
 
 
 def group_finished(entry: GroupEntry) -> GroupFinished:
     usages = [path.usage for path in entry.paths.values()]
-    total = PathUsage(sum(u.generated for u in usages), sum(u.think for u in usages), sum(u.injected for u in usages))
+    total = PathUsage(
+        sum(u.generated for u in usages), sum(u.think for u in usages), sum(u.injected for u in usages)
+    )
     return GroupFinished(len(entry.group.prompt_ids), entry.prefilled, total)

@@ -16,19 +16,19 @@ from engine.errors import InvalidParameter
 class FinishReason(StrEnum):
     """Why a path ended. Each path has exactly one."""
 
-    EOS = "eos"                    # the model ended its turn
-    STOP_TOKEN = "stop_token"      # a stop token of the caller
-    STOP_STRING = "stop_string"    # a stop string of the caller, found by the text layer
-    LENGTH = "length"              # its own token budget is spent
-    CONTEXT = "context"            # the model's context window is full
-    CANCELLED = "cancelled"        # the caller ended it
-    ERROR = "error"                # the engine failed; the message is in the event
+    EOS = "eos"  # the model ended its turn
+    STOP_TOKEN = "stop_token"  # a stop token of the caller
+    STOP_STRING = "stop_string"  # a stop string of the caller, found by the text layer
+    LENGTH = "length"  # its own token budget is spent
+    CONTEXT = "context"  # the model's context window is full
+    CANCELLED = "cancelled"  # the caller ended it
+    ERROR = "error"  # the engine failed; the message is in the event
 
 
 class Phase(IntEnum):
     """Where a path is between its prompt and its answer."""
 
-    UNDECIDED = 0                  # nothing sampled yet: the first token decides
+    UNDECIDED = 0  # nothing sampled yet: the first token decides
     THINKING = 1
     ANSWER = 2
 
@@ -87,22 +87,35 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         _require(self.max_tokens >= 1, "max_tokens must be >= 1", self.max_tokens)
-        _require(math.isfinite(self.temperature) and self.temperature >= 0, "temperature must be finite and >= 0",
-                 self.temperature)
+        _require(
+            math.isfinite(self.temperature) and self.temperature >= 0,
+            "temperature must be finite and >= 0",
+            self.temperature,
+        )
         _require(self.top_k >= 0, "top_k must be >= 0 (0 is off)", self.top_k)
         _require(0 < self.top_p <= 1, "top_p must lie in (0, 1]", self.top_p)
         _require(0 <= self.min_p < 1, "min_p must lie in [0, 1)", self.min_p)
-        _require(math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
-                 "repetition_penalty must be > 0", self.repetition_penalty)
+        _require(
+            math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
+            "repetition_penalty must be > 0",
+            self.repetition_penalty,
+        )
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
             _require(-2 <= value <= 2, f"{name} must lie in [-2, 2]", value)
-        _require(self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS,
-                 f"logprobs must lie in [0, {MAX_LOGPROBS}]", self.logprobs)
+        _require(
+            self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS,
+            f"logprobs must lie in [0, {MAX_LOGPROBS}]",
+            self.logprobs,
+        )
         if self.thinking is not None:
             need = len(self.thinking.close_ids) + self.thinking.answer_reserve
-            _require(self.max_tokens > need, f"a budget that must close thinking ({len(self.thinking.close_ids)} tokens) "
-                     f"and answer ({self.thinking.answer_reserve}) needs more than {need} tokens", self.max_tokens)
+            _require(
+                self.max_tokens > need,
+                f"a budget that must close thinking ({len(self.thinking.close_ids)} tokens) "
+                f"and answer ({self.thinking.answer_reserve}) needs more than {need} tokens",
+                self.max_tokens,
+            )
 
 
 MAX_LOGPROBS = 20
@@ -151,8 +164,8 @@ class PathTokens:
     index: int
     ids: tuple[int, ...]
     phase: Phase
-    think_tokens: int              # so far, markers not counted
-    generated: int                 # so far, all
+    think_tokens: int  # so far, markers not counted
+    generated: int  # so far, all
     injected: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
 
@@ -179,7 +192,7 @@ class PathFinished:
     index: int
     reason: FinishReason
     usage: PathUsage
-    step: int                      # last step that committed a token to it; -1 where none did
+    step: int  # last step that committed a token to it; -1 where none did
     message: str = ""
 
 
@@ -188,7 +201,7 @@ class GroupFinished:
     """The last event of every group: all its paths have finished, all its pages are back."""
 
     prompt_tokens: int
-    prefilled_tokens: int          # prompt tokens that were computed, once for all paths
+    prefilled_tokens: int  # prompt tokens that were computed, once for all paths
     usage: PathUsage
 
 
@@ -209,6 +222,6 @@ class EngineStats:
     paths_running: int = 0
     tokens_generated: int = 0
     tokens_prefilled: int = 0
-    step_seconds: float = 0.0      # mean of the last steps
-    kv_bytes: int = 0              # of the pages in use
+    step_seconds: float = 0.0  # mean of the last steps
+    kv_bytes: int = 0  # of the pages in use
     extra: dict[str, float] = field(default_factory=dict)

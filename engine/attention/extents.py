@@ -83,7 +83,10 @@ class ExtentAttention:
         """Writes out[:rows]. Heads are viewed as [rows, kv_heads, group, head_dim]."""
         q4 = q[: self._rows].view(self._rows, self._kv_heads, -1, self._head_dim)
         out4 = out[: self._rows].view_as(q4)
-        if len(self._own) == len(self._shared) == 1 and self._shared[0].stop - self._shared[0].start == self._rows:
+        if (
+            len(self._own) == len(self._shared) == 1
+            and self._shared[0].stop - self._shared[0].start == self._rows
+        ):
             own, own_lse = self._call(layer, q4, self._own[0])
             shared, shared_lse = self._call(layer, q4, self._shared[0])
             join(own, own_lse, shared, shared_lse, out4)
@@ -109,8 +112,10 @@ class ExtentAttention:
         size = (run.stop - run.start, heads, run.tokens, d)
         stride = (run.stride * d, keys.stride(0), d, 1)
         first = run.base * d
-        return (keys.as_strided(size, stride, keys.storage_offset() + first),
-                values.as_strided(size, stride, values.storage_offset() + first))
+        return (
+            keys.as_strided(size, stride, keys.storage_offset() + first),
+            values.as_strided(size, stride, values.storage_offset() + first),
+        )
 
     def _runs(self, segments: Iterable[tuple[int, Segment]]) -> list[Run]:
         """Merges neighbouring rows whose segments are equally long and equally far apart."""
@@ -149,7 +154,12 @@ class ExtentAttention:
         shape = (self._block, self._kv_heads, -1, self._head_dim)
         packed = q[rows].view(shape).permute(1, 2, 0, 3).flatten(1, 2)
         o, _ = _flash(packed[None], *self._view(layer, block.keys), attn_mask=block.mask[None, None])
-        out[rows] = o[0].view(self._kv_heads, -1, self._block, self._head_dim).permute(2, 0, 1, 3).reshape_as(out[rows])
+        out[rows] = (
+            o[0]
+            .view(self._kv_heads, -1, self._block, self._head_dim)
+            .permute(2, 0, 1, 3)
+            .reshape_as(out[rows])
+        )
 
 
 def join(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor, out: Tensor) -> None:

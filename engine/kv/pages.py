@@ -37,7 +37,7 @@ class PageAllocator:
         self.free = total
         self._refs = [0] * total
         self._owned = bytearray(total)
-        self._avoid = bytearray(total)         # owned or claimed
+        self._avoid = bytearray(total)  # owned or claimed
         self._claims: dict[int, Claim] = {}
 
     @property

@@ -17,12 +17,23 @@ from engine.scheduler.plan import PageCopy
 
 
 class KVPool:
-    def __init__(self, *, layers: int, kv_heads: int, head_dim: int, pages: int, page_size: int,
-                 dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        *,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        pages: int,
+        page_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
         self.page_size = page_size
-        self.padding = pages * page_size       # token address where padding rows write
+        self.padding = pages * page_size  # token address where padding rows write
         # Not cleared: the operating system hands out memory when a page is first written.
-        self.data = torch.empty(layers, 2, kv_heads, (pages + 1) * page_size, head_dim, dtype=dtype, device=device)
+        self.data = torch.empty(
+            layers, 2, kv_heads, (pages + 1) * page_size, head_dim, dtype=dtype, device=device
+        )
 
     def keys(self, layer: int) -> Tensor:
         """[kv_heads, tokens, head_dim], a view."""
@@ -40,4 +51,6 @@ class KVPool:
     def copy(self, copies: Iterable[PageCopy]) -> None:
         for copy in copies:
             source, target = copy.source * self.page_size, copy.target * self.page_size
-            self.data[:, :, :, target : target + copy.tokens] = self.data[:, :, :, source : source + copy.tokens]
+            self.data[:, :, :, target : target + copy.tokens] = self.data[
+                :, :, :, source : source + copy.tokens
+            ]

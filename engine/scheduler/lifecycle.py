@@ -10,17 +10,17 @@ class IllegalMove(AssertionError):
 
 
 class GroupState(StrEnum):
-    WAITING = "waiting"            # queued: nothing owned
-    PREFILLING = "prefilling"      # owns its prompt's pages; no path runs yet
-    RUNNING = "running"            # the prompt is in the cache; paths decode or wait for room
-    CLOSED = "closed"              # nothing owned
+    WAITING = "waiting"  # queued: nothing owned
+    PREFILLING = "prefilling"  # owns its prompt's pages; no path runs yet
+    RUNNING = "running"  # the prompt is in the cache; paths decode or wait for room
+    CLOSED = "closed"  # nothing owned
 
 
 class PathState(StrEnum):
-    WAITING = "waiting"            # no slot, no page
-    DECODING = "decoding"          # one slot, its own pages and its share of the prompt's
-    RETIRING = "retiring"          # ended; a launched step may still touch its pages
-    FINISHED = "finished"          # owns nothing
+    WAITING = "waiting"  # no slot, no page
+    DECODING = "decoding"  # one slot, its own pages and its share of the prompt's
+    RETIRING = "retiring"  # ended; a launched step may still touch its pages
+    FINISHED = "finished"  # owns nothing
 
 
 _GROUP = {

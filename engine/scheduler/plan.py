@@ -1,4 +1,4 @@
-"""What one step does, as flat frozen data: the only thing that an executor (later: a rank) receives."""
+"""What one step does and what came of it, as flat frozen data: all that an executor (later: a rank) exchanges."""
 
 from __future__ import annotations
 
@@ -58,15 +58,32 @@ class StepPlan:
     """Order of effect: releases, admits, edits, copies, closes; then one forward pass over rows and chunks."""
 
     step: int
-    releases: tuple[int, ...]          # tables whose owner is gone
+    releases: tuple[int, ...]  # tables whose owner is gone
     admits: tuple[Admit, ...]
     edits: tuple[PageEdit, ...]
     copies: tuple[PageCopy, ...]
-    closes: tuple[int, ...]            # slots whose thinking is closed by force from this step on
-    slots: tuple[int, ...]             # decoding rows: one token each
-    positions: tuple[int, ...]         # the position that each row's input token takes
+    closes: tuple[int, ...]  # slots whose thinking is closed by force from this step on
+    slots: tuple[int, ...]  # decoding rows: one token each
+    positions: tuple[int, ...]  # the position that each row's input token takes
     chunks: tuple[Chunk, ...]
 
     @property
     def empty(self) -> bool:
         return not (self.slots or self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One entry a decoding row, in the plan's order. finish: codes of engine.sampling.stops, 0 while running.
+    logprobs and top are empty unless a row asked for them."""
+
+    step: int
+    tokens: tuple[int, ...] = ()
+    forced: tuple[bool, ...] = ()
+    phases: tuple[int, ...] = ()
+    think: tuple[int, ...] = ()
+    generated: tuple[int, ...] = ()
+    finish: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    top_ids: tuple[tuple[int, ...], ...] = ()
+    top_logprobs: tuple[tuple[float, ...], ...] = ()

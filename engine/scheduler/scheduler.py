@@ -152,8 +152,17 @@ class Scheduler:
             self._advance(path, edits)
         chunks = self._chunks(self.limits.step_tokens - len(rows), edits)
         closes = tuple(path.slot for path in self._closes if path.state is PathState.DECODING)
-        plan = StepPlan(self.step, tuple(self._releases), tuple(admits), tuple(edits), tuple(copies),
-                        closes, tuple(path.slot for path in rows), positions, chunks)
+        plan = StepPlan(
+            self.step,
+            tuple(self._releases),
+            tuple(admits),
+            tuple(edits),
+            tuple(copies),
+            closes,
+            tuple(path.slot for path in rows),
+            positions,
+            chunks,
+        )
         self._releases, self._closes = [], []
         if not plan.empty:
             self.step += 1
@@ -189,21 +198,37 @@ class Scheduler:
     def _fits(self, entry: GroupEntry) -> bool:
         return bool(self._slots) and self._promised + self._path_pages(entry.group) <= self.limits.pages
 
-    def _activate(self, entry: GroupEntry, path: PathEntry, admits: list[Admit], edits: list[PageEdit],
-                  copies: list[PageCopy]) -> None:
+    def _activate(
+        self,
+        entry: GroupEntry,
+        path: PathEntry,
+        admits: list[Admit],
+        edits: list[PageEdit],
+        copies: list[PageCopy],
+    ) -> None:
         path.move(PathState.DECODING)
         path.slot = self._slots.pop()
         path.reserved = self._path_pages(entry.group)
         path.position = entry.to_prefill
-        entry.last_step = self.step                # the step that copies from the prompt's pages
+        entry.last_step = self.step  # the step that copies from the prompt's pages
         self._promised += path.reserved
         self._running[path.slot] = path
         self.pages.claim(path.slot, path.reserved)
         shared, partial = divmod(entry.to_prefill, self.limits.page_size)
         group = entry.group
-        admits.append(Admit(path.slot, path.index, group.seed, group.sampling, group.prompt_ids,
-                            phase_after_prompt(group.prompt_ids, group.sampling.thinking),
-                            group.prompt_ids[-1], path.position, shared))
+        admits.append(
+            Admit(
+                path.slot,
+                path.index,
+                group.seed,
+                group.sampling,
+                group.prompt_ids,
+                phase_after_prompt(group.prompt_ids, group.sampling.thinking),
+                group.prompt_ids[-1],
+                path.position,
+                shared,
+            )
+        )
         self.pages.retain(entry.prompt_pages[:shared])
         edits += [PageEdit(path.slot, at, page) for at, page in enumerate(entry.prompt_pages[:shared])]
         if partial:
@@ -288,8 +313,11 @@ class Scheduler:
 
     def _is_over(self, entry: GroupEntry) -> bool:
         wanted = entry.group.stays_open and not entry.closing
-        return (not wanted and entry.last_step <= self.committed
-                and all(path.state is PathState.FINISHED for path in entry.paths.values()))
+        return (
+            not wanted
+            and entry.last_step <= self.committed
+            and all(path.state is PathState.FINISHED for path in entry.paths.values())
+        )
 
     # -- sizes -----------------------------------------------------------------------------------------------
 
@@ -314,15 +342,19 @@ class Scheduler:
     def _refuse_impossible(self, group: Group) -> None:
         prompt, budget, limits = len(group.prompt_ids), group.sampling.max_tokens, self.limits
         if prompt + budget > limits.context_length:
-            raise DoesNotFit(f"prompt of {prompt} tokens + budget of {budget} exceeds the context of "
-                             f"{limits.context_length}; the largest budget here is "
-                             f"{max(0, limits.context_length - prompt)}")
+            raise DoesNotFit(
+                f"prompt of {prompt} tokens + budget of {budget} exceeds the context of "
+                f"{limits.context_length}; the largest budget here is "
+                f"{max(0, limits.context_length - prompt)}"
+            )
         need = self._prompt_pages(group) + self._path_pages(group)
         if need > limits.pages:
             fits = limits.pages * limits.page_size - prompt
-            raise DoesNotFit(f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of "
-                             f"{limits.page_size}, the pool has {limits.pages}; the largest budget here is about "
-                             f"{max(0, fits)}")
+            raise DoesNotFit(
+                f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of "
+                f"{limits.page_size}, the pool has {limits.pages}; the largest budget here is about "
+                f"{max(0, fits)}"
+            )
 
     # -- reports ---------------------------------------------------------------------------------------------
 
@@ -334,7 +366,9 @@ class Scheduler:
             yield self.groups[path.group_id].prompt_pages[: self._shared(path)] + path.pages
 
     def counts(self) -> Counts:
-        waiting = sum(path.state is PathState.WAITING for e in self.groups.values() for path in e.paths.values())
+        waiting = sum(
+            path.state is PathState.WAITING for e in self.groups.values() for path in e.paths.values()
+        )
         queued = sum(entry.state is GroupState.WAITING for entry in self.groups.values())
         return Counts(queued, len(self.groups) - queued, waiting, len(self._running))
 
@@ -343,10 +377,17 @@ class Scheduler:
         """Whether a plan could launch something or has bookkeeping to hand over."""
         if self._releases or any(self._wants_token(path) for path in self._running.values()):
             return True
-        return any(not entry.closing and (entry.state is GroupState.WAITING and entry.has_live_path
-                                          or entry.state is GroupState.PREFILLING
-                                          or entry.state is GroupState.RUNNING and bool(entry.waiting))
-                   for entry in self.groups.values())
+        return any(
+            not entry.closing
+            and (
+                (entry.state is GroupState.WAITING
+                and entry.has_live_path)
+                or entry.state is GroupState.PREFILLING
+                or (entry.state is GroupState.RUNNING
+                and bool(entry.waiting))
+            )
+            for entry in self.groups.values()
+        )
 
     @property
     def idle(self) -> bool:

@@ -7,14 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import DoesNotFit
-from engine.executor import StepResult
 from engine.loop import StepLoop
-from engine.messages import AddPaths, CloseGroup, CloseThinking, Emitted, EndPaths, Open, Refusal, Reply, Shutdown
-from engine.scheduler.plan import StepPlan
+from engine.messages import (
+    AddPaths,
+    CloseGroup,
+    CloseThinking,
+    Emitted,
+    EndPaths,
+    Open,
+    Refusal,
+    Reply,
+    Shutdown,
+)
+from engine.scheduler.plan import StepPlan, StepResult
 from engine.scheduler.scheduler import Limits, Scheduler
 from engine.types import Committed, FinishReason, Group, GroupFinished, PathFinished, SamplingParams
 
-EOS = 1                                        # FINISH_REASONS[EOS] is FinishReason.EOS
+EOS = 1  # FINISH_REASONS[EOS] is FinishReason.EOS
 LIMITS = Limits(pages=64, page_size=4, max_paths=6, step_tokens=32, block=8, context_length=200)
 
 
@@ -34,7 +43,8 @@ class ScriptedRunner:
     def run(self, plan: StepPlan) -> StepResult:
         if plan.step == self.fail_at:
             raise RuntimeError("the device is gone")
-        self.plans.append(plan)
+        if not plan.empty:
+            self.plans.append(plan)
         for table in plan.releases:
             self.pages.pop(table, None)
             self.owners.pop(table, None)
@@ -42,7 +52,8 @@ class ScriptedRunner:
             assert admit.slot not in self.owners, "a slot has one owner"
             self.owners[admit.slot] = (admit.seed, admit.index)
             self.generated[admit.slot] = 0
-            self.limit[admit.slot] = random.Random(admit.seed * 1000 + admit.index).randint(1, 40)
+            drawn = random.Random(admit.seed * 1000 + admit.index).randint(1, 40)
+            self.limit[admit.slot] = min(drawn, admit.sampling.max_tokens)
             self.written[admit.slot] = admit.position
             self.pages[admit.slot] = []
         for edit in plan.edits:
@@ -51,13 +62,22 @@ class ScriptedRunner:
             self.pages[edit.table].append(edit.page)
         for slot, position in zip(plan.slots, plan.positions, strict=True):
             assert position == self.written[slot], "each step writes the next position"
-            assert position // LIMITS.page_size < len(self.pages[slot]), "a page is there before it is written"
+            assert position // LIMITS.page_size < len(self.pages[slot]), (
+                "a page is there before it is written"
+            )
             self.written[slot] += 1
             self.generated[slot] += 1
         n = len(plan.slots)
         finish = tuple(EOS if self.generated[s] >= self.limit[s] else 0 for s in plan.slots)
-        return StepResult(plan.step, tuple(100 * self.owners[s][1] + self.generated[s] for s in plan.slots),
-                          (False,) * n, (1,) * n, (0,) * n, tuple(self.generated[s] for s in plan.slots), finish)
+        return StepResult(
+            plan.step,
+            tuple(100 * self.owners[s][1] + self.generated[s] for s in plan.slots),
+            (False,) * n,
+            (1,) * n,
+            (0,) * n,
+            tuple(self.generated[s] for s in plan.slots),
+            finish,
+        )
 
 
 def new_loop(overlap: int = 0, limits: Limits = LIMITS) -> tuple[StepLoop, ScriptedRunner]:
@@ -65,7 +85,9 @@ def new_loop(overlap: int = 0, limits: Limits = LIMITS) -> tuple[StepLoop, Scrip
     return StepLoop(Scheduler(limits), runner, overlap=overlap, kv_bytes_per_page=1), runner
 
 
-def group(prompt: int = 9, n: int = 3, max_tokens: int = 50, seed: int = 0, stays_open: bool = False) -> Group:
+def group(
+    prompt: int = 9, n: int = 3, max_tokens: int = 50, seed: int = 0, stays_open: bool = False
+) -> Group:
     return Group(tuple(range(prompt)), n, SamplingParams(max_tokens), seed, stays_open=stays_open)
 
 
@@ -227,8 +249,14 @@ def test_a_close_request_reaches_the_slot_of_its_path_and_never_that_of_the_next
 
 
 COMMANDS = st.lists(
-    st.tuples(st.sampled_from(["open", "cancel", "cancel_one", "add", "close", "turn", "turn", "turn"]),
-              st.integers(0, 5), st.integers(1, 40), st.integers(1, 9)), max_size=50)
+    st.tuples(
+        st.sampled_from(["open", "cancel", "cancel_one", "add", "close", "turn", "turn", "turn"]),
+        st.integers(0, 5),
+        st.integers(1, 40),
+        st.integers(1, 9),
+    ),
+    max_size=50,
+)
 
 
 @settings(deadline=None, max_examples=150)
@@ -240,15 +268,23 @@ def test_any_sequence_of_commands_leaves_every_page_counted_and_every_stream_end
     for ticket, (kind, which, size, n) in enumerate(commands):
         if kind == "open":
             opened[ticket] = n
-            loop.handle(Open(ticket, ticket, group(prompt=size, n=n, max_tokens=1 + size, seed=which,
-                                                   stays_open=size % 2 == 0)))
+            loop.handle(
+                Open(
+                    ticket,
+                    ticket,
+                    group(prompt=size, n=n, max_tokens=1 + size, seed=which, stays_open=size % 2 == 0),
+                )
+            )
         elif kind == "turn":
             loop.turn()
         elif opened:
             target = list(opened)[which % len(opened)]
-            command = {"cancel": EndPaths(ticket, target, None, FinishReason.CANCELLED),
-                       "cancel_one": EndPaths(ticket, target, (n,), FinishReason.CANCELLED),
-                       "add": AddPaths(ticket, target, n), "close": CloseGroup(ticket, target)}[kind]
+            command = {
+                "cancel": EndPaths(ticket, target, None, FinishReason.CANCELLED),
+                "cancel_one": EndPaths(ticket, target, (n,), FinishReason.CANCELLED),
+                "add": AddPaths(ticket, target, n),
+                "close": CloseGroup(ticket, target),
+            }[kind]
             loop.handle(command)
             loop.turn()
         messages += loop.take()
@@ -260,10 +296,17 @@ def test_any_sequence_of_commands_leaves_every_page_counted_and_every_stream_end
     assert loop.scheduler.idle
     for target, n in opened.items():
         events = events_of(messages, target)
-        added = sum(len(m.indices) for m in messages
-                    if isinstance(m, Reply) and m.ticket < len(commands) and commands[m.ticket][0] == "add"
-                    and list(k for k in opened if k < m.ticket)[commands[m.ticket][1]
-                                                               % len([k for k in opened if k < m.ticket])] == target)
+        added = sum(
+            len(m.indices)
+            for m in messages
+            if isinstance(m, Reply)
+            and m.ticket < len(commands)
+            and commands[m.ticket][0] == "add"
+            and list(k for k in opened if k < m.ticket)[
+                commands[m.ticket][1] % len([k for k in opened if k < m.ticket])
+            ]
+            == target
+        )
         ended = [e.index for e in events if isinstance(e, PathFinished)]
         assert sorted(ended) == list(range(n + added)), "each path ends exactly once"
         assert isinstance(events[-1], GroupFinished)
