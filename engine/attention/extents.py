@@ -6,8 +6,9 @@ kernel call over a strided batch serves them all, and for the shared segment the
 of one KV head stand as query rows, so that keys and values are read once for all of them. The two partial results
 are joined by their log-sum-exp (Dao et al., FlashDecoding; Hydragen, arXiv 2402.05099, for the shared part).
 
-Where the segments are cut depends on the prompt alone, and every row or block is a call of its own inside the
-kernel's batch, so that a row's bits do not depend on what else runs or on where its pages lie. A scattered segment
+Where the segments are cut depends on the prompt alone, and every row or block is a matrix product of its own
+inside the kernel, so that a row's bits do not depend on what else runs or on where its pages lie; for that the
+query rows of a product must be a multiple of QUERY_ROWS, and groups of heads are padded to it. A scattered segment
 is gathered first and then goes the same way.
 """
 
@@ -22,6 +23,10 @@ from torch import Tensor
 from engine.attention.base import PrefillBlock, StepShape
 from engine.kv.pool import KVPool
 from engine.kv.tables import BlockTables, Segment
+
+# Products of 1, 2, 3, 5, 6 or 7 query rows change with the memory alignment of their operands (found by trying
+# group sizes 1-16 at head_dim 32, 64, 128); multiples of four do not.
+QUERY_ROWS = 4
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -81,27 +86,30 @@ class ExtentAttention:
 
     def _decode(self, layer: int, q: Tensor, out: Tensor) -> None:
         """Writes out[:rows]. Heads are viewed as [rows, kv_heads, group, head_dim]."""
-        q4 = q[: self._rows].view(self._rows, self._kv_heads, -1, self._head_dim)
-        out4 = out[: self._rows].view_as(q4)
+        out4 = out[: self._rows].view(self._rows, self._kv_heads, -1, self._head_dim)
+        q4 = q[: self._rows].view_as(out4)
+        group = q4.shape[2]
+        if group % QUERY_ROWS:
+            q4 = torch.nn.functional.pad(q4, (0, 0, 0, -group % QUERY_ROWS))
         if (
             len(self._own) == len(self._shared) == 1
             and self._shared[0].stop - self._shared[0].start == self._rows
         ):
-            own, own_lse = self._call(layer, q4, self._own[0])
-            shared, shared_lse = self._call(layer, q4, self._shared[0])
+            own, own_lse = self._call(layer, q4, self._own[0], group)
+            shared, shared_lse = self._call(layer, q4, self._shared[0], group)
             join(own, own_lse, shared, shared_lse, out4)
             return
-        lse = q4.new_empty(q4.shape[:-1], dtype=torch.float32)
+        lse = out4.new_empty(out4.shape[:-1], dtype=torch.float32)
         for run in self._own:
-            out4[run.start : run.stop], lse[run.start : run.stop] = self._call(layer, q4, run)
+            out4[run.start : run.stop], lse[run.start : run.stop] = self._call(layer, q4, run, group)
         for run in self._shared:
             rows = slice(run.start, run.stop)
-            shared, shared_lse = self._call(layer, q4, run)
+            shared, shared_lse = self._call(layer, q4, run, group)
             join(out4[rows], lse[rows], shared, shared_lse, out4[rows])
 
-    def _call(self, layer: int, q4: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+    def _call(self, layer: int, q4: Tensor, run: Run, group: int) -> tuple[Tensor, Tensor]:
         out, lse = _flash(q4[run.start : run.stop], *self._view(layer, run))
-        return out, lse
+        return out[:, :, :group], lse[:, :, :group]
 
     def _view(self, layer: int, run: Run) -> tuple[Tensor, Tensor]:
         """Keys and values [rows, kv_heads, tokens, head_dim]."""
