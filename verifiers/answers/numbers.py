@@ -11,7 +11,7 @@ Policies:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from verifiers.answers.plain import plain
@@ -76,8 +76,8 @@ def _read(text: str) -> Quantity | None:
     unit = _UNIT.match(text)
     if unit is None or _NO_UNIT.search(unit["unit"]):
         return None
-    quantity = _read(unit["number"])
-    return quantity and replace(quantity, unit=_unit_text(unit["unit"]))
+    value = _value(unit["number"])
+    return None if value is None else Quantity(value, unit=_unit_text(unit["unit"]))
 
 
 def _unit_text(words: str) -> str:

@@ -10,7 +10,7 @@ from verifiers.answers.boxed import last_box
 from verifiers.answers.plain import plain
 
 TAIL_CHARS = 64_000
-_MAX_LINE = 4_000
+_MAX_LINE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Rule:
     find: Callable[[str], Extraction | None]
 
 
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_HASHES = re.compile(r"^\s*#{4}\s*(\S.*?)\s*$", re.MULTILINE)
+# Each pattern is linear in the text: a repetition never meets what may follow it.
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_HASHES = re.compile(r"^[ \t]*#{4}[ \t]*(\S[^\n]*)", re.MULTILINE)
 _CUE = re.compile(
     r"\banswer\b(?:\s+(?:to|for)\s[^.\n:]{0,80}?)?(?:\s+(?:is|are|equals)\b|[*_ ]*[:=])"
     r"|答案(?:是|为)?|\bОтвет\s*:",
@@ -57,8 +58,13 @@ def _boxed(text: str) -> Extraction | None:
 
 
 def _answer_tag(text: str) -> Extraction | None:
-    found = _TAG.findall(text[-TAIL_CHARS:])
-    return Extraction("answer_tag", found[-1].strip()) if found else None
+    tail, start, answer = text[-TAIL_CHARS:], None, None
+    for tag in _TAG.finditer(tail):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            start, answer = None, tail[start : tag.start()].strip()
+    return Extraction("answer_tag", answer) if answer else None
 
 
 def _answer_is(text: str) -> Extraction | None:
@@ -74,7 +80,7 @@ def _answer_is(text: str) -> Extraction | None:
 
 def _hashes(text: str) -> Extraction | None:
     found = _HASHES.findall(text[-TAIL_CHARS:])
-    return Extraction("hashes", found[-1]) if found else None
+    return Extraction("hashes", found[-1].strip(_MARKS)) if found else None
 
 
 def _last_number(text: str) -> Extraction | None:
@@ -96,7 +102,7 @@ def _last_line(text: str) -> Extraction | None:
 
 def _last_written_line(text: str) -> str:
     lines = text[-TAIL_CHARS:].strip().splitlines()
-    return lines[-1] if lines else ""
+    return lines[-1][-_MAX_LINE:] if lines else ""
 
 
 BOXED = Rule("boxed", _boxed)

@@ -12,7 +12,7 @@ from verifiers.answers.plain import plain
 from verifiers.base import Problem
 from verifiers.countdown.phrases import uses_all
 
-MAX_CHARS = 20_000
+MAX_CHARS = 8_000
 
 
 class BadProblem(ValueError):
@@ -39,7 +39,7 @@ _CUE = re.compile(
     r"|construct|compute|achieve|arrive|into|is|to)\b|=>|->|→|=)"
     r"(?:\s*(?:\b(?:the|a|an|exactly|target|goal|number|integer|value|result|total|of|is|in|at|to|as|be|equal)\b|[:=]))*"
     r"\s*(?P<target>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])|[0-9]+(?:\.[0-9]+)?)(?:/[0-9]+)?)"
-    r"(?!\w|\.[0-9]|,[0-9]|\s*[-+*/^%=](?!\s*[A-Za-z(])|\s+(?:numbers|times?)\b)",
+    r"(?!\w|\.[0-9]|,[0-9]|\s*[-+*/^%=](?!\s*[A-Za-z(])|\s+times?\b)",
     re.IGNORECASE,
 )
 _GAME_OF_24 = re.compile(r"\b(?:game\s+of\s+24|24[\s-]+(?:point\s+)?(?:game|puzzle))\b", re.IGNORECASE)
