@@ -159,13 +159,15 @@ def guard(budget: Budget, used: int, live: Iterable[Live]) -> Guard:
     """
     if budget.total is None:
         return Guard.NOTHING
-    needs = [_need(budget, path) for path in live]
-    if used + len(needs) * budget.margin >= budget.total:
+    paths = list(live)
+    if used + len(paths) * budget.margin >= budget.total:
         return Guard.CUT
-    return Guard.CLOSE if used + sum(needs) >= budget.total else Guard.NOTHING
+    needed = sum(need(budget, path) for path in paths)
+    return Guard.CLOSE if used + needed >= budget.total else Guard.NOTHING
 
 
-def _need(budget: Budget, path: Live) -> int:
+def need(budget: Budget, path: Live) -> int:
+    """Tokens that bring a live path to the end of its answer, if its thinking is closed now."""
     if path.thinking:
         return budget.floor
     return max(0, budget.answer_reserve - path.answer) + budget.margin

@@ -115,8 +115,6 @@ class Closing(Event):
 class BudgetExhausted(Event):
     """The problem's tokens are spent: whatever still lives is cancelled."""
 
-    budget: int
-
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
