@@ -16,7 +16,7 @@ from contextlib import suppress
 from engine import errors
 from engine.build import ModelInfo, build
 from engine.config import EngineConfig
-from engine.errors import EngineClosed, EngineError
+from engine.errors import EngineClosed, EngineError, InvalidParameter
 from engine.loop import StepLoop
 from engine.messages import (
     AddPaths,
@@ -31,6 +31,7 @@ from engine.messages import (
     Reply,
     Shutdown,
 )
+from engine.sampling.state import check_ids
 from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished
 
 
@@ -59,6 +60,9 @@ class AsyncEngine:
 
     async def open(self, group: Group) -> GroupHandle:
         """Queues a group. Raises DoesNotFit, InvalidParameter, EngineClosed."""
+        check_ids(group.sampling, self.model.vocab_size)
+        if max(group.prompt_ids) >= self.model.vocab_size or min(group.prompt_ids) < 0:
+            raise InvalidParameter(f"the prompt holds ids outside the vocabulary of {self.model.vocab_size}")
         group_id = next(self._ids)
         self._events[group_id] = asyncio.Queue()
         try:

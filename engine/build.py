@@ -41,7 +41,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     from engine.scheduler.scheduler import Limits, Scheduler
 
     path = Path(config.model)
-    spec = ModelSpec.from_folder(path)
+    spec = ModelSpec.read(path)
     context = context_length(config, spec.context_length)
     threads = config.threads or len(os.sched_getaffinity(0))
     torch.set_num_threads(threads)
@@ -61,7 +61,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     )
     tables = BlockTables(2 * config.max_paths, config.page_size)
     attention = ExtentAttention(pool, tables, block=BLOCK)
-    sampler = SamplerState(config.max_paths, spec.vocab_size, device, spec.eos_ids)
+    sampler = SamplerState(config.max_paths, spec.vocab, device, spec.eos_ids)
     executor = Executor(model, pool, tables, attention, sampler, config.max_paths)
     limits = Limits(pages, config.page_size, config.max_paths, config.step_tokens, BLOCK, context)
     loop = StepLoop(
@@ -72,7 +72,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         path,
         spec.family,
         model.parameters,
-        spec.vocab_size,
+        spec.vocab,
         context,
         spec.eos_ids,
         str(dtype).removeprefix("torch."),

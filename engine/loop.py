@@ -28,7 +28,7 @@ from engine.messages import (
     Reply,
     Shutdown,
 )
-from engine.sampling.stops import FINISH_REASONS
+from engine.sampling.stops import FinishCode
 from engine.scheduler.lifecycle import PathState
 from engine.scheduler.plan import StepPlan, StepResult
 from engine.scheduler.scheduler import RowResult, Scheduler
@@ -167,13 +167,7 @@ class StepLoop:
 
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
         rows = [
-            RowResult(
-                slot,
-                result.generated[i],
-                result.think[i],
-                int(result.forced[i]),
-                FINISH_REASONS[result.finish[i]],
-            )
+            RowResult(slot, result.generated[i], result.think[i], int(result.forced[i]), reason_of(result.finish[i]))
             for i, slot in enumerate(plan.slots)
         ]
         owners = self.scheduler.commit(plan.step, rows)
@@ -233,6 +227,10 @@ class StepLoop:
             step_seconds=self._step_seconds,
             kv_bytes=scheduler.pages.used * self._kv_bytes_per_page,
         )
+
+
+def reason_of(code: int) -> FinishReason | None:
+    return None if code == FinishCode.RUNNING else FinishCode(code).reason
 
 
 def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:

@@ -35,4 +35,5 @@ class ReferenceAttention:
         k, v = (x[:, at].float() for x in (self._pool.keys(layer), self._pool.values(layer)))
         heads = q.float().view(k.shape[0], -1, q.shape[-1])
         scores = heads @ k.transpose(1, 2) / q.shape[-1] ** 0.5
-        return (scores.softmax(-1) @ v).view_as(q).to(q.dtype)
+        out: Tensor = scores.softmax(-1) @ v
+        return out.view_as(q).to(q.dtype)

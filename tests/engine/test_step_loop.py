@@ -19,11 +19,11 @@ from engine.messages import (
     Reply,
     Shutdown,
 )
+from engine.sampling.stops import FinishCode
 from engine.scheduler.plan import StepPlan, StepResult
 from engine.scheduler.scheduler import Limits, Scheduler
 from engine.types import Committed, FinishReason, Group, GroupFinished, PathFinished, SamplingParams
 
-EOS = 1  # FINISH_REASONS[EOS] is FinishReason.EOS
 LIMITS = Limits(pages=64, page_size=4, max_paths=6, step_tokens=32, block=8, context_length=200)
 
 
@@ -68,7 +68,7 @@ class ScriptedRunner:
             self.written[slot] += 1
             self.generated[slot] += 1
         n = len(plan.slots)
-        finish = tuple(EOS if self.generated[s] >= self.limit[s] else 0 for s in plan.slots)
+        finish = tuple(int(FinishCode.EOS) if self.generated[s] >= self.limit[s] else 0 for s in plan.slots)
         return StepResult(
             plan.step,
             tuple(100 * self.owners[s][1] + self.generated[s] for s in plan.slots),
