@@ -16,6 +16,7 @@ from engine.kv.tables import BlockTables
 from engine.models.transformer import Transformer
 from engine.sampling.sampler import sample
 from engine.sampling.state import SamplerState
+from engine.sampling.thinking import opening_phase
 from engine.scheduler.plan import StepPlan, StepResult
 
 
@@ -62,9 +63,8 @@ class Executor:
         for admit in plan.admits:
             self._tables.reset(admit.slot, admit.shared_pages)
             self._next_id[admit.slot] = admit.first_id
-            self._sampler.admit(
-                admit.slot, admit.sampling, admit.seed, admit.index, admit.prompt_ids, admit.phase
-            )
+            phase = opening_phase(admit.prompt_ids, admit.sampling.thinking)
+            self._sampler.admit(admit.slot, admit.sampling, admit.seed, admit.index, admit.prompt_ids, phase)
         for edit in plan.edits:
             self._tables.apply(edit)
         self._pool.copy(plan.copies)

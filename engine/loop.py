@@ -167,7 +167,9 @@ class StepLoop:
 
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
         rows = [
-            RowResult(slot, result.generated[i], result.think[i], int(result.forced[i]), reason_of(result.finish[i]))
+            RowResult(
+                slot, result.generated[i], result.think[i], int(result.forced[i]), reason_of(result.finish[i])
+            )
             for i, slot in enumerate(plan.slots)
         ]
         owners = self.scheduler.commit(plan.step, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.types import Phase, SamplingParams
+from engine.types import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Admit:
     seed: int
     sampling: SamplingParams
     prompt_ids: tuple[int, ...]
-    phase: Phase
     first_id: int
     position: int
     shared_pages: int

@@ -18,7 +18,7 @@ from engine.kv.pages import PageAllocator
 from engine.scheduler.lifecycle import GroupState, PathState
 from engine.scheduler.plan import Admit, Chunk, PageCopy, PageEdit, StepPlan
 from engine.scheduler.state import GroupEntry, PathEntry
-from engine.types import FinishReason, Group, Phase, Thinking
+from engine.types import FinishReason, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,6 @@ class Scheduler:
                 group.seed,
                 group.sampling,
                 group.prompt_ids,
-                phase_after_prompt(group.prompt_ids, group.sampling.thinking),
                 group.prompt_ids[-1],
                 path.position,
                 shared,
@@ -380,11 +379,9 @@ class Scheduler:
         return any(
             not entry.closing
             and (
-                (entry.state is GroupState.WAITING
-                and entry.has_live_path)
+                (entry.state is GroupState.WAITING and entry.has_live_path)
                 or entry.state is GroupState.PREFILLING
-                or (entry.state is GroupState.RUNNING
-                and bool(entry.waiting))
+                or (entry.state is GroupState.RUNNING and bool(entry.waiting))
             )
             for entry in self.groups.values()
         )
@@ -392,19 +389,3 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         return not self.groups
-
-
-def phase_after_prompt(prompt_ids: tuple[int, ...], thinking: Thinking | None) -> Phase:
-    """Where a path starts: inside thinking that the template opened, past thinking that it closed, or open."""
-    if thinking is None:
-        return Phase.ANSWER
-    tail = prompt_ids[-PROMPT_TAIL:]
-    opened = max((i for i, t in enumerate(tail) if t == thinking.open_id), default=-1)
-    closed = max((i for i, t in enumerate(tail) if t == thinking.close_id), default=-1)
-    if opened > closed:
-        return Phase.THINKING
-    return Phase.ANSWER if closed >= 0 else Phase.UNDECIDED
-
-
-# Templates put their markers at the very end of the prompt; earlier ones are part of the conversation.
-PROMPT_TAIL = 4
