@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
 
 from reasoner.cli import text
-from reasoner.cli.verifiers import summary
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    name: str
-    summary: str
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,16 +14,17 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=run)
 
 
-def entries() -> list[Entry]:
+def run(args: argparse.Namespace) -> int:
     from reasoner.policies import registry
 
-    return [Entry(name, summary(registry.get(name).__doc__)) for name in registry.names()]
-
-
-def run(args: argparse.Namespace) -> int:
-    found = entries()
+    found = registry.describe()
     if args.json:
-        print(json.dumps([asdict(entry) for entry in found]))
+        print(json.dumps(found))
         return 0
-    print("\n".join(text.columns([(e.name, e.summary) for e in found])))
+    rows = [
+        (p["name"], p["summary"], p["cost"], f"needs {', '.join(p['needs'])}" if p["needs"] else "")
+        for p in found
+    ]
+    print("\n".join(text.columns(rows)))
+    print("\n--policy also takes the name of an entry point, or path.py:Name.")
     return 0

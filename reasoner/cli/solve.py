@@ -55,7 +55,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "solve",
         help="solve one problem with N paths",
-        description="Solve one problem with N reasoning paths. The answer goes to stdout, the rest to stderr. "
+        description="Solve one problem with N paths. The answer goes to stdout, all else to stderr. "
         "Exit code: 0 verified (answered, where no verifier was asked for), 1 not solved, 2 wrong use.",
     )
     parser.add_argument("text", metavar="TEXT", help="the problem; - reads it from standard input")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import sys
 from dataclasses import asdict, dataclass
 
 from reasoner.cli import text
@@ -29,11 +30,13 @@ def entries() -> list[Entry]:
     from verifiers import registry
 
     found = [(name, registry.get(name)) for name in registry.names()]
-    return [Entry(name, it.needs_gold, summary(type(it).__doc__)) for name, it in found]
+    return [
+        Entry(name, it.needs_gold, summary(sys.modules[type(it).__module__].__doc__)) for name, it in found
+    ]
 
 
 def summary(doc: str | None) -> str:
-    """The first line of a docstring."""
+    """The first line of a module's docstring."""
     return inspect.cleandoc(doc).splitlines()[0] if doc else ""
 
 
