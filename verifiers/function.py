@@ -22,14 +22,15 @@ Result = Verdict | bool | float | int | None
 VerifierFunction = Callable[..., Result | Awaitable[Result]]
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-INPUTS = ("answer", "text", "thinking", "problem")
+INPUTS = ("answer", "text", "thinking", "problem", "gold")
 
 
 class FunctionVerifier:
-    """Calls `function` with those of `answer`, `text`, `thinking`, `problem` that its arguments name.
+    """Calls `function` with those of INPUTS that its arguments name.
 
     answer: str, and the function is not called where there is none (fail, `no_answer`). text: what follows
-    the thinking ("" where it never ended). thinking: str. problem: Problem, its gold answer included.
+    the thinking ("" where it never ended). thinking: str. problem: Problem. gold: the gold answer as str; to
+    name it makes the function an oracle (`needs_gold`), and a problem without one is `no_gold` (unknown).
     A synchronous function runs in a thread, so that it may block. What it raises is `unknown`.
 
     Raises BadVerifier for a function that needs anything else or takes none of these; what has a default
@@ -37,8 +38,9 @@ class FunctionVerifier:
     """
 
     def __init__(self, function: VerifierFunction, name: str | None = None) -> None:
-        self.function, self.needs_gold = function, False
+        self.function = function
         self.inputs = _inputs_of(function)
+        self.needs_gold = "gold" in self.inputs
         self.name = name or _name_of(function)
 
     def extract(self, problem: Problem, candidate: Candidate) -> str | None:
@@ -67,6 +69,8 @@ class FunctionVerifier:
         return (answer, candidate) if sees_text else answer
 
     async def _call(self, problem: Problem, candidate: Candidate, found: Extraction) -> Verdict:
+        if problem.answer is None and self.needs_gold:
+            return unknown("the problem has no gold answer", status="no_gold", answer=found.answer)
         if found.answer is None and "answer" in self.inputs:
             return failed(WHY_NO_ANSWER[found.rule], status="no_answer", rule=found.rule)
         offered = {
@@ -74,6 +78,7 @@ class FunctionVerifier:
             "text": answer_text(candidate) or "",
             "thinking": candidate.thinking,
             "problem": problem,
+            "gold": problem.answer,
         }
         start = perf_counter()
         verdict = await self._guarded({name: offered[name] for name in self.inputs}, found.answer)

@@ -114,6 +114,17 @@ async def test_argument_names_choose_what_a_function_sees() -> None:
     assert seen == {"problem": PROBLEM, "thinking": "6*7=42", "text": r"\boxed{42}", "answer": "42"}
 
 
+async def test_a_function_that_names_the_gold_answer_is_an_oracle() -> None:
+    def same(answer: str, gold: str) -> bool:
+        return answer == gold
+
+    verifier = registry.get(same)
+    assert verifier.needs_gold
+    assert (await verifier.verify(PROBLEM, RIGHT)).passed
+    assert (await verifier.verify(Problem("?"), RIGHT)).status == "no_gold"
+    assert not registry.get(lambda answer: True).needs_gold
+
+
 async def test_a_default_beside_the_inputs_is_kept() -> None:
     def close(answer: str, tolerance: float = 1.5) -> bool:
         return abs(float(answer) - 42) < tolerance

@@ -12,7 +12,7 @@ from verifiers.base import Verdict, failed, passed, unknown
 
 # A value may hide in these, which only symbolic work can tell.
 _SYMBOLIC = re.compile(
-    r"\\(?:sqrt|pi|ln|log|lg|exp|sin|cos|tan|cot|sec|csc|arc\w+|binom|sum|prod|int|lim|infty|bmod|circ|max|min|gcd)\b"
+    r"\\(?:sqrt|pi|ln|log|lg|exp|sin|cos|tan|cot|sec|csc|arc\w+|binom|sum|prod|int|lim|infty|bmod|circ|max|min|gcd|overline)\b"
     r"|[√π∞°!_]|\b(?:sqrt|pi|log|ln|exp|sin|cos|tan|i|e)\b"
 )
 _WORDS = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
