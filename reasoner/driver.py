@@ -152,22 +152,23 @@ class Driver:
             self._warn(f"{n - granted} of {n} paths were not started: the budget holds no answer for them")
         if granted == 0:
             return
-        if self._session is None:
-            await uninterrupted(self._open(granted))
-            indices = range(granted)
-        elif Capability.ADD_PATHS in self._plan.facts.able:
-            indices = await self._session.add_paths(granted)
-        else:
+        if self._session is not None and Capability.ADD_PATHS not in self._plan.facts.able:
             self._warn(f"{granted} paths were not started: this backend cannot add paths to a run")
             return
+        # Not to be cut in half by a cancellation: what the session started must stand in the bill.
+        await uninterrupted(self._start(granted))
+
+    async def _start(self, n: int) -> None:
+        if self._session is None:
+            self._session = await self._backend.open(self._plan.session(n))
+            self._pump = asyncio.create_task(self._read(self._session))
+            indices = range(n)
+        else:
+            indices = await self._session.add_paths(n)
         for index in indices:
             self._paths.add(index, self._plan.seed, self._now())
         for index in indices:
             self._tell(ev.PathStarted(*self._stamp(), index, self._plan.seed))
-
-    async def _open(self, n: int) -> None:
-        self._session = await self._backend.open(self._plan.session(n))
-        self._pump = asyncio.create_task(self._read(self._session))
 
     def _verify(self, path: int) -> None:
         record = self._paths.get(path)
