@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from reasoner import packages
 from reasoner.cli import demo, doctor, models, policies, solve, verifiers
+from reasoner.cli.codes import ABORTED, WRONG_USE
 
-OK, NOT_SOLVED, WRONG_USE, ABORTED = 0, 1, 2, 130
 COMMANDS = (solve, demo, doctor, policies, verifiers, models)
 
 

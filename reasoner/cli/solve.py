@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reasoner.errors import InvalidRequest
+
 # Names of `Reasoner.load` and of `Reasoner.start` that have an option of the same name here.
 LOAD_OPTIONS = ("dtype", "threads", "kv_tokens", "context_length")
 SOLVE_OPTIONS = (
@@ -45,10 +47,6 @@ class Order:
     solve: dict[str, Any]
     json: bool = False
     table: bool = True
-
-    @property
-    def asks_verdict(self) -> bool:
-        return "verifier" in self.solve
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -158,14 +156,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def order(args: argparse.Namespace, text: str) -> Order:
-    """The order that these arguments place. Pure."""
+    """The order that these arguments place. Pure. Raises InvalidRequest for options that need each other."""
     solve = _given(args, SOLVE_OPTIONS)
     if "policy_params" in solve:
         solve["policy_params"] = dict(solve["policy_params"])
     if "stop" in solve:
         solve["stop"] = tuple(solve["stop"])
-    if "policy" not in solve:
-        solve["policy"] = "first_verified" if "verifier" in solve else "majority"
+    if "answer" in solve and "verifier" not in solve:
+        raise InvalidRequest("--answer is the known answer: name the --verifier that compares with it")
     return Order(text.strip(), args.model, _given(args, LOAD_OPTIONS), solve, args.json, args.table)
 
 

@@ -1,0 +1,178 @@
+"""What the demo does: solves problems, records paths that all end, and says what the recording tells."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from reasoner import Reasoner
+from reasoner.cli import text
+from reasoner.cli.codes import NOT_SOLVED, OK
+from reasoner.cli.live import PROGRESS_TOKENS, Watcher, draw
+from reasoner.cli.machine import peak_memory
+from reasoner.demo import Estimate, RecordedPath, Recording, scaling
+from reasoner.evaluate import tasks
+from reasoner.problem import Problem
+
+if TYPE_CHECKING:
+    from reasoner.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """path_budget: tokens of a path while solving. recorded_budget: while recording, where all paths end."""
+
+    task_set: str = "countdown4_128"
+    problems: int = 8
+    n: int = 16
+    path_budget: int = 2048
+    recorded_budget: int = 1024
+    seed: int = 0
+    # Room for the paths and one prompt: the demo promises to stay small on machines that have more to give.
+    prompt_tokens: int = 256
+
+    @property
+    def kv_tokens(self) -> int:
+        return self.n * self.path_budget + self.prompt_tokens
+
+
+def run(settings: Settings) -> int:
+    """0 where at least one problem was solved."""
+    return asyncio.run(_demo(settings, Console()))
+
+
+async def _demo(settings: Settings, console: Console) -> int:
+    begun = time.monotonic()
+    chosen = tasks.get(settings.task_set)
+    problems = list(chosen.problems(settings.problems))
+    say(
+        console,
+        f"Reasoner demo: {len(problems)} problems that the model has never seen, {settings.n} paths each.",
+    )
+    async with Reasoner.load(kv_tokens=settings.kv_tokens) as reasoner:
+        model = reasoner.model
+        say(
+            console,
+            f"Model {model.name}: {(model.parameters or 0) / 1e6:.1f} million parameters, {model.dtype}, "
+            f"loaded in {text.seconds(time.monotonic() - begun)}.\n",
+        )
+        solved = await solve_all(reasoner, problems, chosen.verifier, settings, console, begun)
+        say(
+            console,
+            f"\nNow the same problems with paths that all end, {settings.recorded_budget:,} tokens each:",
+        )
+        recordings = [
+            recording async for recording in record_all(reasoner, problems, chosen.verifier, settings)
+        ]
+    console.print(scaling_table(scaling(recordings)))
+    say(
+        console,
+        f"{settings.n} recorded paths a problem; other n are exact averages over all choices of n of them.",
+    )
+    say(console, f"Peak memory {text.size(peak_memory())}, {text.seconds(time.monotonic() - begun)} in all.")
+    return OK if solved else NOT_SOLVED
+
+
+async def solve_all(
+    reasoner: Reasoner,
+    problems: Sequence[Problem],
+    verifier: str,
+    settings: Settings,
+    console: Console,
+    begun: float,
+) -> int:
+    """Solves one problem after the other and prints a row for each. The number of solved ones."""
+    solved = spent = 0
+    say(console, ROW.format("numbers", "target", "answer", "path", "tokens", "seconds"), style="bold")
+    for problem in problems:
+        run = reasoner.start(
+            problem,
+            policy="first_verified",
+            n=settings.n,
+            verifier=verifier,
+            seed=settings.seed,
+            path_budget=settings.path_budget,
+            progress_every=PROGRESS_TOKENS,
+        )
+        if console.is_terminal:
+            result = await draw(Watcher(run, reasoner, problem.prompt), console, keep=False)
+        else:
+            result = await run.result()
+        solved += result.verified
+        spent += result.usage.completion_tokens
+        say(console, row(problem, result))
+        if solved == 1 and result.verified:
+            say(
+                console,
+                f"  first verified answer {text.seconds(time.monotonic() - begun)} after the start",
+                style="dim",
+            )
+    say(console, f"{solved} of {len(problems)} verified, {spent:,} tokens.", style="bold")
+    return solved
+
+
+ROW = "{:<14} {:>6}  {:<26} {:>4} {:>8} {:>8}"
+
+
+def row(problem: Problem, result: Result) -> str:
+    """One solved problem. tokens: of all its paths."""
+    numbers = " ".join(str(number) for number in problem.data["numbers"])
+    answer = (result.answer or "?") if result.verified else "not solved"
+    path = f"{result.selected_path}" if result.verified else ""
+    return ROW.format(
+        numbers,
+        problem.data["target"],
+        answer,
+        path,
+        f"{result.usage.completion_tokens:,}",
+        f"{result.timing.total_s:.1f}",
+    )
+
+
+async def record_all(
+    reasoner: Reasoner, problems: Sequence[Problem], verifier: str, settings: Settings
+) -> AsyncIterator[Recording]:
+    """One recording a problem. Another seed than the solving's: a fresh sample."""
+    for problem in problems:
+        result = await reasoner.solve(
+            problem,
+            policy="best_of_n",
+            n=settings.n,
+            verifier=verifier,
+            path_budget=settings.recorded_budget,
+            seed=settings.seed + 1,
+        )
+        yield recording_of(result)
+
+
+def recording_of(result: Result) -> Recording:
+    return tuple(
+        RecordedPath(path.tokens.generated, path.verdict is not None and path.verdict.passed)
+        for path in result.paths
+    )
+
+
+def scaling_table(estimates: Sequence[Estimate]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("paths", "solved", "tokens a problem, first verified", "if all paths end", "saved"):
+        table.add_column(column, justify="right")
+    for e in estimates:
+        table.add_row(
+            str(e.n),
+            f"{e.pass_rate:.0%}",
+            f"{e.tokens_first_verified:,.0f}",
+            f"{e.tokens_all_end:,.0f}",
+            f"{e.saved:.0%}",
+        )
+    return table
+
+
+def say(console: Console, line: str, style: str | None = None) -> None:
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
