@@ -1,0 +1,1 @@
+"""Decoder models: what a checkpoint folder says (spec), its tensors (loader), and the forward pass."""
