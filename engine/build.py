@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     from engine.executor import Executor
     from engine.kv.pool import KVPool
     from engine.kv.tables import BlockTables
+    from engine.models.loader import expected_tensors
     from engine.models.spec import ModelSpec
     from engine.models.transformer import Transformer
     from engine.sampling.state import SamplerState
@@ -71,7 +73,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         path.name,
         path,
         spec.family,
-        model.parameters,
+        sum(math.prod(shape) for shape in expected_tensors(spec).values()),
         spec.vocab,
         context,
         spec.eos_ids,
