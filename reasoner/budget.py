@@ -77,17 +77,17 @@ def resolve(asked: Asked, room: Room, n: int) -> Budget:
     reserve = _answer_reserve(asked, room, share)
     close = room.close if room.thinks else 0
     budget = Budget(asked.budget, path, asked.think_budget, asked.min_think, reserve, close, room.margin)
-    if path < close + reserve + 1:
-        raise InvalidRequest(
-            f"a path budget of {path} tokens cannot hold an answer: closing the thinking takes {close} and "
-            f"the answer reserve is {reserve}, so at least {close + reserve + 1} are needed"
-        )
     if asked.budget is not None and asked.budget < n * budget.floor:
         fits = budget.room(asked.budget)
         raise InvalidRequest(
             f"a budget of {asked.budget} tokens cannot hold {n} answers: each path needs at least "
             f"{budget.floor}, {n * budget.floor} in all; "
             + (f"lower n to {fits}, or raise the budget" if fits else "raise the budget")
+        )
+    if path < close + reserve + 1:
+        raise InvalidRequest(
+            f"a path budget of {path} tokens cannot hold an answer: closing the thinking takes {close} and "
+            f"the answer reserve is {reserve}, so at least {close + reserve + 1} are needed"
         )
     return budget
 

@@ -112,6 +112,7 @@ class Driver:
         return not self._checks and not self._paths.live()
 
     def _stop(self, reason: str) -> None:
+        self._log.ended(reason)
         self._ending.stop = reason
         self._ending.tokens_at_stop = self._paths.tokens
         self._stopped = self._dialogue.over = True

@@ -1,4 +1,4 @@
-"""The event log of one problem: JSONL, one header, then every event and every action in order.
+"""The event log of one problem: JSONL, one header, then every event and every action in order, and the end.
 
 A log is complete enough to be replayed: see `reasoner.replay`. It holds no gold answer.
 """
@@ -30,6 +30,10 @@ class EventLog:
 
     def action(self, action: Action) -> None:
         self._write(action_to_json(action))
+
+    def ended(self, reason: str) -> None:
+        """From here the policy was not asked any more; what follows is the rest of the bill."""
+        self._write({"ended": reason})
 
     def close(self) -> None:
         if self._file is not None:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,37 @@ def _reproduce(header: Mapping[str, Any], body: Sequence[Mapping[str, Any]],
     budget = decode(Budget, header["budget"])
     view = View(budget.total)
     able = Capabilities(frozenset(Capability(name) for name in header["able"]), budget)
-    actions = list(chosen.start(decode(Task, header["task"]), able, policy_rng(header["seed"])))
-    yield from _lines(actions)
-    over = _stops(actions)
+    asked = _Asked()
+    task = decode(Task, header["task"])
+    yield from asked.for_actions(lambda: chosen.start(task, able, policy_rng(header["seed"])))
     for raw in body:
-        if "event" not in raw:
+        if "action" in raw:
+            continue
+        yield dumps(raw)
+        if "ended" in raw:
+            asked.over = True
             continue
         event = event_from_json(raw)
-        yield dumps(raw)
         view = advance(view, event)
-        if not over:
-            actions = list(chosen.on(event, view))
-            yield from _lines(actions)
-            over = _stops(actions)
+        yield from asked.for_actions(partial(chosen.on, event, view))
+
+
+class _Asked:
+    """Asks a policy until it stops or raises, as a run does."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def for_actions(self, question: Callable[[], Sequence[Action]]) -> list[str]:
+        if self.over:
+            return []
+        try:
+            actions = list(question())
+        except Exception:
+            self.over = True
+            return []
+        self.over = any(isinstance(action, Stop) for action in actions)
+        return [dumps(action_to_json(action)) for action in actions]
 
 
 def _read(lines: Sequence[str]) -> tuple[Mapping[str, Any], list[tuple[str, Mapping[str, Any]]]]:
@@ -90,10 +109,3 @@ def _read(lines: Sequence[str]) -> tuple[Mapping[str, Any], list[tuple[str, Mapp
         raise BadRecord(f"this is no event log of version {LOG_VERSION}")
     return parsed[0][1], parsed[1:]
 
-
-def _lines(actions: Sequence[Action]) -> Iterator[str]:
-    return (dumps(action_to_json(action)) for action in actions)
-
-
-def _stops(actions: Sequence[Action]) -> bool:
-    return any(isinstance(action, Stop) for action in actions)

@@ -65,7 +65,7 @@ class ScriptedBackend:
     able: frozenset[Capability] = frozenset(Capability) - {Capability.VERIFIER}
     sampling: Sampling = field(default_factory=Sampling)
     path_default: int | None = None
-    margin: int = 1
+    margin: int = 2
     dies_at: int | None = None
     step_seconds: float = 0.0
     sessions: list[ScriptedSession] = field(default_factory=list, init=False)

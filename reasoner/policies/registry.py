@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def get(name: str) -> type[Policy]:
     if name in BUILT_IN:
         return BUILT_IN[name]
     for point in entry_points(group=GROUP, name=name):
-        return _checked(point.load(), f"entry point {name!r}")
+        return _checked(_from_entry_point(point), f"entry point {name!r}")
     path, colon, attribute = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _checked(_from_file(Path(path), attribute), name)
@@ -78,6 +78,13 @@ def _checked(found: object, where: str) -> type[Policy]:
     return found
 
 
+def _from_entry_point(point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except Exception as error:
+        raise BadPolicy(f"entry point {point.name!r} ({point.value}) cannot be imported: {error}") from error
+
+
 def _from_file(path: Path, attribute: str) -> object:
     if not path.is_file():
         raise UnknownName("policy file", str(path), names())
@@ -87,7 +94,10 @@ def _from_file(path: Path, attribute: str) -> object:
         raise BadPolicy(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module      # dataclasses look their module up by name
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise BadPolicy(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     if attribute not in vars(module):
         raise UnknownName("policy", f"{path}:{attribute}",
                           [f"{path}:{name}" for name, value in vars(module).items()

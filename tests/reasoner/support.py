@@ -32,7 +32,7 @@ class Judge:
     steps: int = 0
     needs_gold: bool = False
     name: str = "judge"
-    seen: list[Problem] = field(default_factory=list)
+    seen: list[Problem] = field(default_factory=list, repr=False)
 
     def extract(self, problem: Problem, candidate: Candidate) -> str | None:
         return candidate.text.strip() or None

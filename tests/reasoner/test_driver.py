@@ -77,7 +77,7 @@ async def test_a_truncated_thought_never_votes() -> None:
     result = await solve(lambda seed, index: path(r"\boxed{4}", 50, answer_tokens=60), n=2, path_budget=60,
                          backend=backend)
     assert all(p.finish_reason is FinishReason.LENGTH for p in result.paths)
-    assert result.votes == () and result.answer is None
+    assert (result.votes, result.answer) == ((), None)
 
 
 async def test_a_verifier_that_raises_gives_an_unknown_verdict_and_the_run_goes_on() -> None:
@@ -116,7 +116,7 @@ async def test_an_unknown_verdict_is_no_failure() -> None:
 async def test_the_majority_is_judged_once_it_is_selected() -> None:
     judge = Judge()
     result = await solve([path(OTHER, 10), path(RIGHT, 20)], n=5, verifier=judge, policy="majority")
-    assert result.verified and len(judge.seen) == 1 and not result.oracle
+    assert (result.verified, result.oracle, len(judge.seen)) == (True, False, 1)
 
 
 async def test_a_failing_path_ends_alone() -> None:
@@ -283,7 +283,7 @@ async def test_a_cancellation_while_the_session_opens_leaves_nothing_open() -> N
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert len(backend.sessions) == 1 and backend.stats().pages_used == 0
+    assert (len(backend.sessions), backend.stats().pages_used) == (1, 0)
 
 
 async def test_the_same_seed_gives_the_same_run() -> None:
