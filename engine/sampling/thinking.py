@@ -10,32 +10,16 @@ is stronger than the minimum.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from engine.sampling.counters import Counters
 from engine.sampling.limits import Limits
+from engine.text.markers import opening_phase
 from engine.types import Phase, Thinking
 
-# A template that opens the thinking itself ends with the marker and at most a line break or two.
-_TAIL = 3
-
-
-def opening_phase(prompt_ids: Sequence[int], thinking: Thinking | None) -> Phase:
-    """The phase in which a path starts: templates may open the thinking (`<think>\\n`), or close it at once.
-
-    Only the last tokens count, so that a marker somewhere in the user's text means nothing.
-    """
-    if thinking is None:
-        return Phase.UNDECIDED
-    for token in reversed(prompt_ids[-max(_TAIL, len(thinking.close_ids)):]):
-        if token == thinking.close_id:
-            return Phase.ANSWER
-        if token == thinking.open_id:
-            return Phase.THINKING
-    return Phase.UNDECIDED
+__all__ = ["ThinkingBudget", "opening_phase"]
 
 
 class ThinkingBudget:

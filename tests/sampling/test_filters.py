@@ -83,7 +83,7 @@ def test_ties_beyond_the_view_count_in_the_nucleus() -> None:
     assert ours(scores, [SamplingParams(max_tokens=1, top_k=2, top_p=0.5)]).isfinite().sum() == 5
 
 
-@pytest.mark.parametrize("settings_", [dict(top_p=1e-6), dict(top_k=1), dict(min_p=0.999)], ids=str)
+@pytest.mark.parametrize("settings_", [{"top_p": 1e-6}, {"top_k": 1}, {"min_p": 0.999}], ids=str)
 def test_the_best_token_always_stays(settings_: dict[str, float], rng: torch.Generator) -> None:
     scores = torch.randn(6, 97, generator=rng) * 30
     kept = ours(scores, [SamplingParams(max_tokens=1, **settings_)] * 6).isfinite()   # type: ignore[arg-type]

@@ -34,8 +34,8 @@ def draw_counts(state: SamplerState, logits: torch.Tensor, rows: int, steps: int
     return torch.bincount(tokens.flatten(), minlength=logits.shape[-1])
 
 
-SHAPES = [dict(), dict(temperature=0.6), dict(top_k=7), dict(top_p=0.8), dict(min_p=0.2),
-          dict(temperature=1.3, top_k=20, top_p=0.9, min_p=0.02)]
+SHAPES = [{}, {"temperature": 0.6}, {"top_k": 7}, {"top_p": 0.8}, {"min_p": 0.2},
+          {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "min_p": 0.02}]
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
@@ -183,4 +183,6 @@ def test_a_slot_can_be_used_again_and_flags_follow(make_state: MakeState) -> Non
     assert not state.needs.filter_width
     state.admit(0, FREE, 0, 0, [1], Phase.UNDECIDED)
     assert state.needs.noise
-    assert not (state.needs.logprobs or state.needs.nucleus or state.needs.temperature)
+    assert not (state.needs.logprobs)
+    assert not (state.needs.nucleus)
+    assert not (state.needs.temperature)
