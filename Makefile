@@ -6,6 +6,11 @@ STAMP  := $(VENV)/.installed
 # Empty: the newest tested Python on the path. Set it to choose: make PYTHON=/opt/python3.12 test
 PYTHON ?=
 
+# A folder that was moved or copied is installed again: its environment still points to the old place.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types soak clean
 
@@ -22,10 +27,10 @@ test: lint types
 	$(BIN)/python -m pytest
 
 lint: $(STAMP)
-	$(BIN)/ruff check .
+	$(BIN)/python -m ruff check .
 
 types: $(STAMP)
-	$(BIN)/mypy
+	$(BIN)/python -m mypy
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak --timeout=3600
@@ -36,4 +41,4 @@ clean:
 
 $(STAMP): pyproject.toml constraints.txt .ci/setup
 	@sh .ci/setup "$(VENV)" "$(PYTHON)"
-	@touch $@
+	@echo "$(CURDIR)" > $@
