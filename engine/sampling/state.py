@@ -71,6 +71,8 @@ class SamplerState:
         """
         if slot in self._admitted:
             raise ValueError(f"slot {slot} is taken")
+        if phase == Phase.THINKING and params.thinking is None:
+            raise ValueError("a path without thinking markers cannot start inside the thinking")
         check_ids(params, self.vocab_size)
         opening = {"phase": int(phase), "finish": int(FinishCode.RUNNING)}
         self.counters[:, slot] = torch.tensor([opening.get(name, 0) for name in Counters._fields])
