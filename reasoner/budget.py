@@ -59,7 +59,7 @@ class Asked:
 class Room:
     """What the model and the prompt leave. context_left: tokens. path_default: what the model's folder or
     its card recommends to generate, None where it says nothing. thinks: thinking can be closed. close,
-    margin: see Budget.
+    margin: see Budget. memory_left: tokens that the KV memory holds beside the prompt, None for no bound.
     """
 
     context_left: int
@@ -67,6 +67,7 @@ class Room:
     thinks: bool
     close: int
     margin: int
+    memory_left: int | None = None
 
 
 def resolve(asked: Asked, room: Room, n: int) -> Budget:
@@ -123,6 +124,8 @@ def _path_budget(asked: Asked, room: Room, n: int) -> int:
             )
         return asked.path_budget
     path = min(room.context_left, room.path_default or DEFAULT_PATH)
+    if room.memory_left is not None:
+        path = max(1, min(path, room.memory_left))
     if asked.budget is None:
         return path
     # Without thinking there is nothing to close early: only an even share lets every path reach its end.

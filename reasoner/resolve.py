@@ -134,8 +134,14 @@ def capabilities_of(policy: Policy, backend: Backend, prompt: Prompt, judge: Ver
     missing = policy.requires - able
     if missing:
         raise MissingCapability(policy.name, missing, registry.working_with(frozenset(able)))
-    room = budgets.Room(facts.card.context_length - prompt.tokens, facts.path_default, prompt.thinks, facts.close,
-                        facts.margin)
+    room = budgets.Room(
+        context_left=facts.card.context_length - prompt.tokens,
+        path_default=facts.path_default,
+        thinks=prompt.thinks,
+        close=facts.close,
+        margin=facts.margin,
+        memory_left=None if facts.kv_tokens is None else facts.kv_tokens - prompt.tokens,
+    )
     return Capabilities(frozenset(able), budgets.resolve(asked, room, policy.n))
 
 

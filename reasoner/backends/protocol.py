@@ -35,7 +35,8 @@ class Facts:
 
     able: what its sessions can do. sampling: the model's recommended values. path_default: tokens of a path
     that are recommended for the model, None where nobody says. close: tokens that a forced close injects.
-    margin: tokens a path may still commit after a command was sent.
+    margin: tokens a path may still commit after a command was sent. kv_tokens: what one path's prompt and
+    generation may hold in memory, None for no bound below the context.
     """
 
     card: ModelCard
@@ -44,6 +45,7 @@ class Facts:
     path_default: int | None = None
     close: int = 0
     margin: int = 1
+    kv_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
