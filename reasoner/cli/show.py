@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from reasoner.result import Result
 
 
+# More than any prompt of the set takes: how pages divide it between paths is the engine's own business.
+PROMPT_TOKENS = 128
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """path_budget: tokens of a path while solving. recorded_budget: while recording, where all paths end."""
@@ -35,12 +39,11 @@ class Settings:
     path_budget: int = 2048
     recorded_budget: int = 1024
     seed: int = 0
-    # Room for the paths and one prompt: the demo promises to stay small on machines that have more to give.
-    prompt_tokens: int = 256
 
     @property
     def kv_tokens(self) -> int:
-        return self.n * self.path_budget + self.prompt_tokens
+        """Room for all paths at once, and no more: the demo stays small on machines that have more to give."""
+        return self.n * (self.path_budget + PROMPT_TOKENS)
 
 
 def run(settings: Settings) -> int:
@@ -68,9 +71,7 @@ async def _demo(settings: Settings, console: Console) -> int:
             console,
             f"\nNow the same problems with paths that all end, {settings.recorded_budget:,} tokens each:",
         )
-        recordings = [
-            recording async for recording in record_all(reasoner, problems, chosen.verifier, settings)
-        ]
+        recordings = await record_all(reasoner, problems, chosen.verifier, settings, console)
     console.print(scaling_table(scaling(recordings)))
     say(
         console,
@@ -137,19 +138,23 @@ def row(problem: Problem, result: Result) -> str:
 
 
 async def record_all(
-    reasoner: Reasoner, problems: Sequence[Problem], verifier: str, settings: Settings
-) -> AsyncIterator[Recording]:
+    reasoner: Reasoner, problems: Sequence[Problem], verifier: str, settings: Settings, console: Console
+) -> list[Recording]:
     """One recording a problem. Another seed than the solving's: a fresh sample."""
-    for problem in problems:
-        result = await reasoner.solve(
-            problem,
-            policy="best_of_n",
-            n=settings.n,
-            verifier=verifier,
-            path_budget=settings.recorded_budget,
-            seed=settings.seed + 1,
-        )
-        yield recording_of(result)
+    recordings: list[Recording] = []
+    with console.status("") as status:  # shows on a terminal only
+        for problem in problems:
+            status.update(f"problem {len(recordings) + 1} of {len(problems)}")
+            result = await reasoner.solve(
+                problem,
+                policy="best_of_n",
+                n=settings.n,
+                verifier=verifier,
+                path_budget=settings.recorded_budget,
+                seed=settings.seed + 1,
+            )
+            recordings.append(recording_of(result))
+    return recordings
 
 
 def recording_of(result: Result) -> Recording:
