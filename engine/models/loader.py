@@ -106,10 +106,10 @@ class _Shard:
     def __init__(self, file: Path) -> None:
         self._file = file
         try:
-            self._handle: Any = safe_open(str(file), framework="pt", device="cpu")
-            slices = {name: self._handle.get_slice(name) for name in self._handle.keys()}  # noqa: SIM118
+            self._handle = _open(file)
         except (OSError, SafetensorError) as error:
             raise ModelLoadError(f"{file} is damaged or truncated: {_one_line(error)}") from None
+        slices = {name: self._handle.get_slice(name) for name in self._handle.keys()}  # noqa: SIM118
         self.shapes: dict[str, Shape] = {name: tuple(part.get_shape()) for name, part in slices.items()}
         self.dtypes: dict[str, str] = {name: part.get_dtype() for name, part in slices.items()}
 
@@ -120,6 +120,10 @@ class _Shard:
             raise ModelLoadError(f"tensor {name} of {self._file} cannot be read: {_one_line(error)}") from None
         assert isinstance(tensor, Tensor)
         return tensor
+
+
+def _open(file: Path) -> Any:
+    return safe_open(str(file), framework="pt", device="cpu")
 
 
 def _files(path: Path) -> list[str]:

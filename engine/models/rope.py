@@ -49,7 +49,7 @@ def parse_rope(config: Mapping[str, object], head_dim: int, context: int) -> Rop
     theta = _number(values, "rope_theta", 10_000.0)
     if kind == "default":
         return RopeSpec(kind, theta, head_dim, context)
-    # Dynamic scaling never rescales below the context it was declared for, whatever else the config names.
+    # Dynamic scaling begins beyond max_position_embeddings, whatever else the config names.
     original = context if kind == "dynamic" else int(_number(values, "original_max_position_embeddings", context))
     if kind == "yarn" and values.get("factor") is None:
         factor = context / original
@@ -68,6 +68,12 @@ def parse_rope(config: Mapping[str, object], head_dim: int, context: int) -> Rop
     )
 
 
+def scaled_context(rope: RopeSpec, context: int) -> int:
+    """Positions that the embedding serves. YaRN is documented to be switched on by adding its parameters to a
+    config.json that still names the unscaled context, so there the factor counts."""
+    return max(context, int(rope.original_context * rope.factor)) if rope.kind == "yarn" else context
+
+
 def _rope_values(config: Mapping[str, object]) -> dict[str, object]:
     values: dict[str, object] = {}
     for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
@@ -79,6 +85,8 @@ def _rope_values(config: Mapping[str, object]) -> dict[str, object]:
             continue
         if not isinstance(found, Mapping):
             raise ModelLoadError(f"{key} in config.json must be an object, got {found!r}")
+        if any(isinstance(value, Mapping) for value in found.values()):
+            raise ModelLoadError(f"{key} in config.json differs by kind of layer, which is not supported")
         values |= {name: value for name, value in found.items() if value is not None}
     return values
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from engine.errors import ModelLoadError
-from engine.models.rope import RopeSpec, parse_rope
+from engine.models.rope import RopeSpec, parse_rope, scaled_context
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 
@@ -58,10 +58,10 @@ class ModelSpec:
         hidden, heads = _integer(config, "hidden_size"), _integer(config, "num_attention_heads")
         head_dim = _integer(config, "head_dim", 128 if family == "qwen3" else hidden // heads)
         context = _integer(config, "max_position_embeddings")
-        layers = _integer(config, "num_hidden_layers")
+        rope = parse_rope(config, head_dim, context)
         attention_bias = bool(config.get("attention_bias", False))
         spec = cls(
-            family=family, hidden=hidden, layers=layers, heads=heads,
+            family=family, hidden=hidden, layers=_integer(config, "num_hidden_layers"), heads=heads,
             kv_heads=_integer(config, "num_key_value_heads", heads), head_dim=head_dim,
             ffn=_integer(config, "intermediate_size"), vocab=_integer(config, "vocab_size"),
             eps=_positive(config, "rms_norm_eps", 1e-6),
@@ -70,8 +70,7 @@ class ModelSpec:
             qkv_bias=True if family == "qwen2" else attention_bias,
             o_bias=False if family == "qwen2" else attention_bias,
             mlp_bias=family == "llama" and bool(config.get("mlp_bias", False)),
-            rope=parse_rope(config, head_dim, context),
-            context_length=context, eos_ids=_eos_ids(config, generation),
+            rope=rope, context_length=scaled_context(rope, context), eos_ids=_eos_ids(config, generation),
         )
         _refuse_unsupported(config, spec)
         return spec

@@ -28,7 +28,7 @@ class Attend(Protocol):
     """Writes the keys and values of a step's tokens into the cache and attends.
 
     q: [T, Hq, D], k and v: [T, Hkv, D], in the model's dtype, not always contiguous, valid during the call.
-    Returns [T, Hq * D]. Query and key dimensions are interleaved (see `rope`), which no dot product sees.
+    Returns [T, Hq * D], contiguous. Query and key dimensions are interleaved (see `rope`), which no dot product sees.
     """
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
@@ -63,9 +63,9 @@ class Transformer:
         for index, layer in enumerate(self._weights.layers):
             q, k, v = self._project(layer, _unit(hidden, self._floor), turns)
             attended = attend(index, q.to(self.dtype), k.to(self.dtype), v.to(self.dtype))
-            hidden += layer.out(attended.float())
-            gate, up = layer.gate_up(_unit(hidden, self._floor)).chunk(2, dim=1)
-            hidden += layer.down(torch.nn.functional.silu(gate) * up)
+            hidden = layer.out.plus(attended.float(), hidden)
+            rows = _unit(hidden, self._floor)
+            hidden = layer.down.plus(layer.up.times(rows, layer.gate.silu(rows)), hidden)
         return hidden
 
     @torch.inference_mode()

@@ -1,8 +1,9 @@
 """From a checkpoint's tensors to the matrices of the forward pass.
 
-Three changes, all exact but for float32 rounding: matrices that read the same input are one matrix; the
-weight of a norm, and the square root that its mean leaves, are folded into the matrix behind it; the rows of
-queries and keys are interleaved for `rope.rotate`.
+Three changes, all exact but for float32 rounding: queries, keys and values are one matrix (gate and up stay
+two, because each ends in an operation of its own that the product can apply); the weight of a norm, and the
+square root that its mean leaves, are folded into the matrix behind it; the rows of queries and keys are
+interleaved for `rope.rotate`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.models.linear import Linear
+from engine.models.linear import Linear, PlainLinear, linear
 from engine.models.loader import Checkpoint
 from engine.models.rope import interleaved
 from engine.models.spec import ModelSpec
@@ -30,7 +31,8 @@ class LayerWeights:
     qkv: Linear
     qk_norm: Tensor | None
     out: Linear
-    gate_up: Linear
+    gate: Linear
+    up: Linear
     down: Linear
 
 
@@ -59,29 +61,28 @@ class WeightReader:
         layers = tuple(self._layer(f"model.layers.{layer}.") for layer in range(spec.layers))
         norm = self._norm("model.norm")
         if not spec.tied:
-            return ModelWeights(embedding, layers, None, Linear(self._stacked(["lm_head.weight"], norm)))
+            return ModelWeights(embedding, layers, None, linear(self._stacked(["lm_head.weight"], norm)))
         if 4 * embedding.numel() > COPIED_HEAD_BYTES and self._dtype == torch.float32:
-            return ModelWeights(embedding, layers, norm, Linear(embedding))
-        return ModelWeights(embedding, layers, None, Linear(embedding.float() * norm))
+            return ModelWeights(embedding, layers, norm, PlainLinear(embedding))
+        return ModelWeights(embedding, layers, None, linear(embedding.float() * norm))
 
     def _layer(self, prefix: str) -> LayerWeights:
         spec = self._spec
         attention, mlp = prefix + "self_attn.", prefix + "mlp."
         qkv = [f"{attention}{part}_proj" for part in "qkv"]
-        gate_up = [f"{mlp}gate_proj", f"{mlp}up_proj"]
         rows = self._qkv_rows()
-        norm = self._norm(prefix + "input_layernorm")
+        norm, mlp_norm = self._norm(prefix + "input_layernorm"), self._norm(prefix + "post_attention_layernorm")
         return LayerWeights(
-            qkv=Linear(self._weight(qkv, norm)[rows], _select(self._bias(qkv, spec.qkv_bias), rows)),
+            qkv=linear(self._weight(qkv, norm)[rows], _select(self._bias(qkv, spec.qkv_bias), rows)),
             qk_norm=self._qk_norm(attention) if spec.qk_norm else None,
-            out=self._linear([attention + "o_proj"], spec.o_bias),
-            gate_up=Linear(self._weight(gate_up, self._norm(prefix + "post_attention_layernorm")),
-                           self._bias(gate_up, spec.mlp_bias)),
-            down=self._linear([mlp + "down_proj"], spec.mlp_bias),
+            out=self._linear(attention + "o_proj", spec.o_bias),
+            gate=self._linear(mlp + "gate_proj", spec.mlp_bias, mlp_norm),
+            up=self._linear(mlp + "up_proj", spec.mlp_bias, mlp_norm),
+            down=self._linear(mlp + "down_proj", spec.mlp_bias),
         )
 
-    def _linear(self, names: Sequence[str], biased: bool) -> Linear:
-        return Linear(self._weight(names), self._bias(names, biased))
+    def _linear(self, name: str, biased: bool, norm: Tensor | None = None) -> Linear:
+        return linear(self._weight([name], norm), self._bias([name], biased))
 
     def _weight(self, names: Sequence[str], norm: Tensor | None = None) -> Tensor:
         return self._stacked([f"{name}.weight" for name in names], norm)

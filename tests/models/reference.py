@@ -11,16 +11,20 @@ from torch import Tensor
 from engine.models.spec import ModelSpec
 from engine.models.transformer import Transformer
 
-SHAPE = {"vocab_size": 83, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256}
+EMBEDDED = Path(__file__).parents[2] / "reasoner" / "models" / "embedded"
+SHAPE: dict[str, object] = {
+    "vocab_size": 83, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
+}
 
 
-def write(path: Path, family: str, *, shard_size: str = "1GB", seed: int = 0, **changes: object) -> Path:
+def write(path: Path, family: str, changes: Mapping[str, object] | None = None, *,
+          shard_size: str = "1GB") -> Path:
     """Saves a random model with every weight, norms and biases too, away from its default."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **(SHAPE | changes))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **(SHAPE | dict(changes or {})))
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -44,8 +48,9 @@ class CausalAttention:
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         groups = q.shape[1] // k.shape[1]
-        heads = [x.transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))]
-        attended = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            q.transpose(0, 1), k.repeat_interleave(groups, 1).transpose(0, 1),
+            v.repeat_interleave(groups, 1).transpose(0, 1), is_causal=True)
         return attended.transpose(0, 1).flatten(1)
 
 
@@ -58,7 +63,3 @@ def our_logprobs(path: Path, ids: Tensor, dtype: torch.dtype = torch.float32) ->
 
 def token_ids(count: int, vocab: int = 83, seed: int = 1) -> Tensor:
     return torch.randint(vocab, (count,), generator=torch.Generator().manual_seed(seed))
-
-
-def changed(mapping: Mapping[str, object], **changes: object) -> dict[str, object]:
-    return {**mapping, **changes}
