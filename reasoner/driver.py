@@ -17,7 +17,7 @@ from engine.types import FinishReason, Phase
 from reasoner import actions as act
 from reasoner import events as ev
 from reasoner import inbox as arriving
-from reasoner.backends.protocol import Advanced, Backend, PathAdvanced, PathEnded, Session, SessionEnded
+from reasoner.backends.protocol import Advanced, Backend, PathAdvanced, PathEnded, SessionEnded
 from reasoner.checking import Reading
 from reasoner.dialogue import Dialogue
 from reasoner.feed import Feed
@@ -32,9 +32,9 @@ from reasoner.summary import Ending, summarise
 from reasoner.view import View
 from reasoner.votes import ranked
 from reasoner.waiting import uninterrupted
+from reasoner.wire import Wire
 from verifiers.base import Candidate, Verdict
 
-GRACE = 30.0                       # seconds that a closed session may take to say its last word
 MAX_WARNINGS = 100
 
 log = logging.getLogger(__name__)
@@ -46,19 +46,17 @@ class Driver:
     def __init__(self, plan: Plan, backend: Backend, feed: Feed, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises InvalidRequest where the event log cannot be written."""
         self._plan = plan
-        self._backend = backend
         self._feed = feed
         self._clock = clock
         self._started = clock()
         self._inbox = Inbox()
+        self._wire = Wire(backend, self._inbox, self._warn)
         self._paths = PathTable()
         self._log = EventLog(plan.events, plan.header())
         self._dialogue = Dialogue(plan, feed, self._log, lambda: self._paths.tokens, self._now)
         self._ending = Ending()
         self._warnings = list(plan.warnings)
         self._keeper = Keeper(plan.capabilities.budget)
-        self._session: Session | None = None
-        self._pump: asyncio.Task[None] | None = None
         self._checks: dict[int, asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -121,12 +119,7 @@ class Driver:
         """Ends every path and verdict, and reads what the session has left to say, for the bill."""
         for check in self._checks.values():
             check.cancel()
-        if self._session is not None and self._pump is not None:
-            await self._session.close()
-            _, late = await asyncio.wait({self._pump}, timeout=GRACE)
-            if late:
-                self._pump.cancel()
-                self._warn(f"the backend did not confirm the end of its paths within {GRACE:g} s")
+        await self._wire.release()
         for arrival in self._inbox.drain():
             await self._receive(arrival)
 
@@ -148,24 +141,19 @@ class Driver:
                 self._stop(reason)
 
     async def _spawn(self, n: int) -> None:
-        granted = self._keeper.grant(n, self._paths.tokens, self._paths.live())
+        granted = self._keeper.grant(n, self._paths)
         if granted < n:
             self._warn(f"{n - granted} of {n} paths were not started: the budget holds no answer for them")
         if granted == 0:
             return
-        if self._session is not None and Capability.ADD_PATHS not in self._plan.facts.able:
+        if self._wire.is_open and Capability.ADD_PATHS not in self._plan.facts.able:
             self._warn(f"{granted} paths were not started: this backend cannot add paths to a run")
             return
         # Not to be cut in half by a cancellation: what the session started must stand in the bill.
         await uninterrupted(self._start(granted))
 
     async def _start(self, n: int) -> None:
-        if self._session is None:
-            self._session = await self._backend.open(self._plan.session(n))
-            self._pump = asyncio.create_task(self._read(self._session))
-            indices = range(n)
-        else:
-            indices = await self._session.add_paths(n)
+        indices = await (self._wire.add_paths(n) if self._wire.is_open else self._wire.open(self._plan.session(n)))
         for index in indices:
             self._paths.add(index, self._plan.seed, self._now())
         for index in indices:
@@ -187,13 +175,10 @@ class Driver:
         chosen = list(records)
         for record in chosen:
             record.cancel_reason = reason
-        if self._session is not None and chosen:
-            await self._session.cancel([record.index for record in chosen])
+        await self._wire.cancel([record.index for record in chosen])
 
     async def _close_thinking(self, records: Iterable[PathRecord]) -> None:
-        chosen = [record.index for record in records if record.phase is Phase.THINKING]
-        if self._session is not None and chosen:
-            await self._session.close_thinking(chosen)
+        await self._wire.close_thinking([record.index for record in records if record.phase is Phase.THINKING])
 
     def _select(self, action: act.Select) -> None:
         for path in self.view.candidates:
@@ -216,7 +201,7 @@ class Driver:
             case Advanced(paths):
                 for step in paths:
                     self._advance(step)
-                await self._obey(self._keeper.watch(self._paths.tokens, self._paths.live()))
+                await self._obey(self._keeper.watch(self._paths))
             case PathEnded():
                 self._end(arrival)
             case SessionEnded(prompt_tokens, prefilled_tokens):
@@ -226,16 +211,9 @@ class Driver:
             case arriving.BackendDied(error):
                 self._backend_died(error)
             case arriving.FinishEarly():
-                await self._obey(self._keeper.finish_early(self._paths.tokens, self._paths.live()))
+                await self._obey(self._keeper.finish_early(self._paths))
             case arriving.Abort() if not self._stopped:
                 self._stop("cancelled")
-
-    async def _read(self, session: Session) -> None:
-        try:
-            async for event in session.events():
-                self._inbox.put(event)
-        except Exception as error:
-            self._inbox.put(arriving.BackendDied(str(error) or type(error).__name__))
 
     async def _judge(self, path: int, candidate: Candidate) -> None:
         self._inbox.put(arriving.Judged(path, await self._plan.checker.judge(candidate)))

@@ -19,7 +19,7 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait({task})
         except asyncio.CancelledError:
             cancelled = True
-    outcome = task.result()
     if cancelled:
+        task.exception()           # seen, so that nobody reports it as lost
         raise asyncio.CancelledError
-    return outcome
+    return task.result()

@@ -40,9 +40,6 @@ class Capabilities:
     able: frozenset[Capability]
     budget: Budget
 
-    def missing(self, needs: frozenset[Capability]) -> frozenset[Capability]:
-        return needs - self.able
-
 
 @dataclass
 class Policy(ABC):
@@ -79,9 +76,5 @@ class Policy(ABC):
     def params(self) -> Mapping[str, Any]:
         """The parameters, as JSON values, from which an equal policy can be made."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-
-    def fresh(self) -> Policy:
-        """An equal policy that has decided nothing yet."""
-        return type(self)(**self.params())
 
 

@@ -135,6 +135,24 @@ async def test_a_dying_backend_still_leaves_a_result() -> None:
     assert result.paths[1].tokens.generated == 40
 
 
+async def test_a_backend_that_refuses_commands_still_leaves_a_result() -> None:
+    class Deaf(ScriptedBackend):
+        async def open(self, request: Any) -> Any:
+            session = await super().open(request)
+
+            async def refuse(*_: Any) -> Any:
+                raise BackendFailed("not any more")
+
+            session.cancel = session.close_thinking = session.add_paths = refuse  # type: ignore[method-assign]
+            return session
+
+    table = [(AnswerReady, 0, [Cancel((1,), "enough"), CloseThinking((1,)), Spawn(1)])]
+    result = await Reasoner(Deaf([path(WRONG, 10), path(WRONG, 50)])).solve(
+        "Which one?", n=2, policy=Script, policy_params={"table": table}, verifier=Judge())
+    assert (result.answer, result.warnings) == (WRONG, ("not any more",))
+    assert [p.finish_reason for p in result.paths] == [FinishReason.EOS] * 2
+
+
 async def test_a_backend_that_cannot_start_raises_at_once() -> None:
     class Closed(ScriptedBackend):
         async def open(self, request: Any) -> Any:
