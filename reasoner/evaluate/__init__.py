@@ -1,0 +1,1 @@
+"""Evaluation: task sets to solve, and what is measured on them."""
