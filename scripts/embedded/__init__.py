@@ -1,0 +1,1 @@
+"""Trains, evaluates and exports the embedded model. `python -m scripts.embedded.train --help`."""
