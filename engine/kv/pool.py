@@ -35,18 +35,22 @@ class KVPool:
             layers, 2, kv_heads, (pages + 1) * page_size, head_dim, dtype=dtype, device=device
         )
 
+        # One view a layer, made once: a view costs as much as a small kernel.
+        self._keys = [self.data[layer, 0] for layer in range(layers)]
+        self._values = [self.data[layer, 1] for layer in range(layers)]
+
     def keys(self, layer: int) -> Tensor:
         """[kv_heads, tokens, head_dim], a view."""
-        return self.data[layer, 0]
+        return self._keys[layer]
 
     def values(self, layer: int) -> Tensor:
         """[kv_heads, tokens, head_dim], a view."""
-        return self.data[layer, 1]
+        return self._values[layer]
 
     def write(self, layer: int, at: Tensor, k: Tensor, v: Tensor) -> None:
         """k, v [T, kv_heads, head_dim] go to the token addresses at [T] int64."""
-        self.data[layer, 0].index_copy_(1, at, k.transpose(0, 1))
-        self.data[layer, 1].index_copy_(1, at, v.transpose(0, 1))
+        self._keys[layer].index_copy_(1, at, k.transpose(0, 1))
+        self._values[layer].index_copy_(1, at, v.transpose(0, 1))
 
     def copy(self, copies: Iterable[PageCopy]) -> None:
         for copy in copies:
