@@ -40,7 +40,8 @@ def expected_logprobs(path: Path, ids: Tensor, dtype: torch.dtype = torch.float3
 
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="eager").eval()
     with torch.inference_mode():
-        return model(ids[None]).logits[0].float().log_softmax(-1)
+        logits: Tensor = model(ids[None]).logits[0]
+    return logits.float().log_softmax(-1)
 
 
 class CausalAttention:
