@@ -5,7 +5,7 @@ gets other bits beside 40 neighbours than beside 3. Here every product is of exa
 logits are the same alone, in a batch, or as part of a prefill chunk.
 
 Weights are packed once into oneDNN's own layout where torch has it: against a plain product, which repacks
-the weights on every call, this takes 0.4-0.6 of the time at 16 rows on two AVX2 cores, waits for the other
+the weights on every call, this takes 0.4-0.7 of the time at 16 rows on two AVX2 cores, waits for the other
 thread once instead of twice, and adds a residual or applies an activation while the result is in registers.
 """
 
