@@ -32,7 +32,7 @@ from engine.messages import (
     Shutdown,
 )
 from engine.sampling.state import check_ids
-from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished
+from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished, check_count
 
 
 class AsyncEngine:
@@ -64,7 +64,7 @@ class AsyncEngine:
         if max(group.prompt_ids) >= self.model.vocab_size or min(group.prompt_ids) < 0:
             raise InvalidParameter(f"the prompt holds ids outside the vocabulary of {self.model.vocab_size}")
         group_id = next(self._ids)
-        self._events[group_id] = asyncio.Queue()
+        events = self._events[group_id] = asyncio.Queue()
         try:
             await self._ask(Open(next(self._tickets), group_id, group))
         except BaseException:
@@ -72,14 +72,14 @@ class AsyncEngine:
             self._events.pop(group_id, None)
             self._commands.put(CloseGroup(next(self._tickets), group_id))
             raise
-        return GroupHandle(self, group_id, self._events[group_id])
+        return GroupHandle(self, group_id, events)
 
     def stats(self) -> EngineStats:
         return self._steps.stats
 
     async def close(self) -> None:
         """Ends every path, waits for the loop's thread. Idempotent."""
-        if self._closed is None and self._thread.is_alive():
+        with suppress(EngineClosed):
             await self._ask(Shutdown(next(self._tickets)))
         await asyncio.to_thread(self._thread.join)
 
@@ -137,6 +137,8 @@ class AsyncEngine:
             self._turn_until_shutdown()
         except BaseException as error:
             cause = f"the step loop died: {type(error).__name__}: {error}"
+            self._steps.fail(cause)
+            self._steps.turn()
         self._post(self._steps.take())
         self._call(self._ended, cause)
 
@@ -180,6 +182,8 @@ class GroupHandle:
         """Every event of the group, GroupFinished last. Raises EngineClosed if the engine ends first."""
         while True:
             event = await self._events.get()
+            if isinstance(event, EngineClosed | GroupFinished):
+                self._events.put_nowait(event)  # a second reader learns of the end, too
             if isinstance(event, EngineClosed):
                 raise event
             yield event
@@ -188,6 +192,7 @@ class GroupHandle:
 
     async def add_paths(self, n: int) -> range:
         """Queues n more paths and returns their indices. Raises InvalidParameter where the group has ended."""
+        check_count(n)
         reply = await self._ask(AddPaths(self._ticket(), self.id, n))
         return range(reply.indices[0], reply.indices[-1] + 1)
 
@@ -206,8 +211,9 @@ class GroupHandle:
         await self._ask(CloseThinking(self._ticket(), self.id, chosen))
 
     async def close(self) -> None:
-        """Ends what still runs; on return every page of the group is free. Idempotent."""
-        await self._ask(CloseGroup(self._ticket(), self.id))
+        """Ends what still runs; on return every page of the group is free. Idempotent, also on a closed engine."""
+        with suppress(EngineClosed):
+            await self._ask(CloseGroup(self._ticket(), self.id))
 
     async def _end(self, indices: Sequence[int] | None, reason: FinishReason) -> int:
         chosen = None if indices is None else tuple(indices)

@@ -48,8 +48,12 @@ class EngineConfig:
         ):
             if value is not None and value < 1:
                 raise InvalidParameter(f"{name} must be >= 1, got {value}")
-        if self.step_tokens < BLOCK:
-            raise InvalidParameter(f"step_tokens must be >= {BLOCK} (one block), got {self.step_tokens}")
+        least = -(-self.max_paths // BLOCK) * BLOCK + BLOCK
+        if self.step_tokens < least:
+            raise InvalidParameter(
+                f"step_tokens must be >= {least} for {self.max_paths} paths and a block of prompt, "
+                f"got {self.step_tokens}"
+            )
 
 
 def pool_pages(config: EngineConfig, bytes_per_token: int, available_bytes: int, context_length: int) -> int:

@@ -94,6 +94,10 @@ class StepLoop:
             self._dispatch(command)
         except EngineError as error:
             self._out.append(Refusal(command.ticket, type(error).__name__, str(error)))
+        except Exception as error:  # a bad value must not end the thread, and with it everybody's paths
+            self._out.append(
+                Refusal(command.ticket, InvalidParameter.__name__, f"{type(error).__name__}: {error}")
+            )
 
     def _dispatch(self, command: Command) -> None:
         match command:
@@ -118,9 +122,8 @@ class StepLoop:
                 self._waiters.append(Waiter(Reply(command.ticket), []))
 
     def _add_paths(self, command: AddPaths) -> None:
-        if command.n < 1:
-            raise InvalidParameter(f"n must be >= 1, got {command.n}")
-        if command.group_id not in self.scheduler.groups:
+        entry = self.scheduler.groups.get(command.group_id)
+        if entry is None or entry.closing:
             raise InvalidParameter(
                 f"group {command.group_id} has ended; open it with stays_open to add paths late"
             )
@@ -143,27 +146,33 @@ class StepLoop:
     def turn(self) -> None:
         """One round. A step that raises ends every path with reason `error` and the loop with it."""
         try:
-            self._launch()
-            while self._flight and (len(self._flight) > self._overlap or not self.scheduler.has_work):
+            moved = launched = self._launch()
+            while self._flight and (len(self._flight) > self._overlap or not launched):
                 self._commit(*self._flight.popleft())
+                moved = True
         except Exception as error:
-            self._fail(f"{type(error).__name__}: {error}")
-        self._finish_groups()
+            self.fail(f"{type(error).__name__}: {error}")
+            moved = True
+        moved = self._finish_groups() or moved
         self._answer_waiters()
+        # Whoever waits after a round without any effect waits for room that only a command can bring.
+        self._stalled = not moved
         self.stats = self._snapshot()
 
-    def _launch(self) -> None:
+    def _launch(self) -> bool:
+        """Whether a step is in flight now that was not before."""
         if not self.scheduler.has_work:
-            return
+            return False
         plan = self.scheduler.plan()
         begun = time.perf_counter()
         result = self._runner.run(plan)
-        self._stalled = plan.empty  # whoever waits now waits for room that only an ending gives
         if plan.empty:
-            return
+            return False
         self._flight.append((plan, result))
         self._prefilled += sum(len(chunk.ids) for chunk in plan.chunks)
-        self._step_seconds += 0.1 * (time.perf_counter() - begun - self._step_seconds)
+        seconds = time.perf_counter() - begun
+        self._step_seconds = 0.9 * self._step_seconds + 0.1 * seconds if self._step_seconds else seconds
+        return True
 
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
         rows = [
@@ -175,7 +184,8 @@ class StepLoop:
         owners = self.scheduler.commit(plan.step, rows)
         by_group: dict[int, list[PathTokens]] = {}
         for i, path in owners:
-            by_group.setdefault(path.group_id, []).append(path_tokens(result, i, path.index))
+            wanted = self.scheduler.groups[path.group_id].group.sampling.logprobs
+            by_group.setdefault(path.group_id, []).append(path_tokens(result, i, path.index, wanted))
         for group_id, tokens in by_group.items():
             self._out.append(Emitted(group_id, Committed(plan.step, tuple(tokens))))
         self._generated += len(owners)
@@ -188,11 +198,13 @@ class StepLoop:
             event = PathFinished(path.index, path.reason, path.usage, path.committed_step, message)
             self._out.append(Emitted(path.group_id, event))
 
-    def _finish_groups(self) -> None:
-        for entry in self.scheduler.finished_groups():
+    def _finish_groups(self) -> bool:
+        over = self.scheduler.finished_groups()
+        for entry in over:
             self._out.append(Emitted(entry.id, group_finished(entry)))
         if self.scheduler.idle and self.scheduler.pages.used:
             self.scheduler.pages.check(self.scheduler.tables())
+        return bool(over)
 
     def _answer_waiters(self) -> None:
         still = []
@@ -204,7 +216,8 @@ class StepLoop:
                 still.append(waiter)
         self._waiters = still
 
-    def _fail(self, message: str) -> None:
+    def fail(self, message: str) -> None:
+        """Ends every path with reason `error`; from now on every command but a shutdown is refused."""
         self._failure = message
         self._flight.clear()
         self.scheduler.abandon_launched()
@@ -235,11 +248,12 @@ def reason_of(code: int) -> FinishReason | None:
     return None if code == FinishCode.RUNNING else FinishCode(code).reason
 
 
-def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:
-    logprobs: tuple[TokenLogprobs, ...] = ()
-    if result.logprobs:
-        top = zip(result.top_ids[row], result.top_logprobs[row], strict=True) if result.top_ids else ()
-        logprobs = (TokenLogprobs(result.logprobs[row], tuple(top)),)
+def path_tokens(result: StepResult, row: int, index: int, logprobs: int | None) -> PathTokens:
+    """logprobs: as this path asked for them; the step may have computed more for a neighbour."""
+    entries: tuple[TokenLogprobs, ...] = ()
+    if logprobs is not None:
+        top = zip(result.top_ids[row][:logprobs], result.top_logprobs[row][:logprobs], strict=True)
+        entries = (TokenLogprobs(result.logprobs[row], tuple(top) if logprobs else ()),)
     return PathTokens(
         index,
         (result.tokens[row],),
@@ -247,7 +261,7 @@ def path_tokens(result: StepResult, row: int, index: int) -> PathTokens:
         result.think[row],
         result.generated[row],
         int(result.forced[row]),
-        logprobs,
+        entries,
     )
 
 

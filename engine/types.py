@@ -20,7 +20,6 @@ class FinishReason(StrEnum):
     STOP_TOKEN = "stop_token"  # a stop token of the caller
     STOP_STRING = "stop_string"  # a stop string of the caller, found by the text layer
     LENGTH = "length"  # its own token budget is spent
-    CONTEXT = "context"  # the model's context window is full
     CANCELLED = "cancelled"  # the caller ended it
     ERROR = "error"  # the engine failed; the message is in the event
 
@@ -51,6 +50,11 @@ class Thinking:
     answer_reserve: int = 0
 
     def __post_init__(self) -> None:
+        _integers("close_ids", self.close_ids)
+        budgets = () if self.max_tokens is None else (self.max_tokens,)
+        _integers(
+            "a thinking budget or marker", (self.open_id, *budgets, self.min_tokens, self.answer_reserve)
+        )
         if not self.close_ids or self.close_ids[0] != self.close_id:
             raise InvalidParameter("close_ids must begin with close_id")
         if self.max_tokens is not None and self.max_tokens < 0:
@@ -86,20 +90,18 @@ class SamplingParams:
     thinking: Thinking | None = None
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "top_k"):
+            _integers(name, (getattr(self, name),))
+        _integers("logprobs", () if self.logprobs is None else (self.logprobs,))
+        _integers("stop_ids", self.stop_ids)
+        for name in ("temperature", "top_p", "min_p", *PENALTIES):
+            _number(name, getattr(self, name))
         _require(self.max_tokens >= 1, "max_tokens must be >= 1", self.max_tokens)
-        _require(
-            math.isfinite(self.temperature) and self.temperature >= 0,
-            "temperature must be finite and >= 0",
-            self.temperature,
-        )
+        _require(self.temperature >= 0, "temperature must be >= 0", self.temperature)
         _require(self.top_k >= 0, "top_k must be >= 0 (0 is off)", self.top_k)
         _require(0 < self.top_p <= 1, "top_p must lie in (0, 1]", self.top_p)
         _require(0 <= self.min_p < 1, "min_p must lie in [0, 1)", self.min_p)
-        _require(
-            math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
-            "repetition_penalty must be > 0",
-            self.repetition_penalty,
-        )
+        _require(self.repetition_penalty > 0, "repetition_penalty must be > 0", self.repetition_penalty)
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
             _require(-2 <= value <= 2, f"{name} must lie in [-2, 2]", value)
@@ -119,11 +121,31 @@ class SamplingParams:
 
 
 MAX_LOGPROBS = 20
+MAX_PATHS = 4096  # of one group: each costs the step loop a record
+PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 
 
 def _require(holds: bool, rule: str, value: object) -> None:
     if not holds:
         raise InvalidParameter(f"{rule}, got {value}")
+
+
+def _integers(name: str, values: object) -> None:
+    if not isinstance(values, tuple) or not all(type(value) is int for value in values):
+        raise InvalidParameter(
+            f"{name} must be {'integers in a tuple' if name.endswith('ids') else 'an integer'}"
+        )
+
+
+def _number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidParameter(f"{name} must be a finite number, got {value!r}")
+
+
+def check_count(n: int) -> None:
+    """Raises InvalidParameter unless n is a number of paths that one group may have."""
+    _integers("n", (n,))
+    _require(1 <= n <= MAX_PATHS, f"n must lie in [1, {MAX_PATHS}]", n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +166,10 @@ class Group:
 
     def __post_init__(self) -> None:
         _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))
-        _require(self.n >= 1, "n must be >= 1", self.n)
+        _integers("prompt_ids", self.prompt_ids)
+        _integers("seed", (self.seed,))
+        _integers("first_index", (self.first_index,))
+        check_count(self.n)
         _require(0 <= self.seed < 2**63, "seed must lie in [0, 2**63)", self.seed)
         _require(self.first_index >= 0, "first_index must be >= 0", self.first_index)
 

@@ -130,7 +130,7 @@ class ExtentAttention:
         runs: list[Run] = []
         for row, segment in segments:
             if segment.base < 0:
-                runs.append(Run(row, row + 1, -1, 0, segment.tokens, self._addresses(segment)))
+                runs.append(Run(row, row + 1, -1, 0, segment.tokens, segment.at))
                 continue
             last = runs[-1] if runs else None
             if last is not None and last.at is None and last.stop == row and last.tokens == segment.tokens:
@@ -141,21 +141,15 @@ class ExtentAttention:
             runs.append(Run(row, row + 1, segment.base, 0, segment.tokens))
         return runs
 
-    def _addresses(self, segment: Segment) -> Tensor:
-        pages = torch.tensor(segment.pages)
-        size = self._pool.page_size
-        return (pages[:, None] * size + torch.arange(size)).flatten()[: segment.tokens]
-
     # -- prefill ---------------------------------------------------------------------------------------------
 
     def _mask(self, block: PrefillBlock, group: int, dtype: torch.dtype) -> MaskedBlock:
         length = block.start + block.valid
         segment = self._tables.own(block.table, length)
-        scattered = self._addresses(segment) if segment.base < 0 else None
         last = block.start + torch.arange(self._block)
         hidden = torch.arange(length) > last[:, None]
         mask = torch.zeros(self._block, length, dtype=dtype).masked_fill_(hidden, float("-inf"))
-        return MaskedBlock(block.row, Run(0, 1, segment.base, 0, length, scattered), mask.repeat(group, 1))
+        return MaskedBlock(block.row, Run(0, 1, segment.base, 0, length, segment.at), mask.repeat(group, 1))
 
     def _prefill(self, layer: int, block: MaskedBlock, q: Tensor, out: Tensor) -> None:
         rows = slice(block.row, block.row + self._block)

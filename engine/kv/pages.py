@@ -37,6 +37,7 @@ class PageAllocator:
         self.free = total
         self._refs = [0] * total
         self._owned = bytearray(total)
+        self._claimed = bytearray(total)
         self._avoid = bytearray(total)  # owned or claimed
         self._claims: dict[int, Claim] = {}
 
@@ -50,7 +51,7 @@ class PageAllocator:
     def allocate(self, holder: int, after: int | None) -> int:
         """A page with one holder: right behind `after` (None: where the holder's claim starts) if that is free."""
         page = self._wanted(holder, after)
-        if page < 0 or page >= self.total or self._owned[page]:
+        if page < 0:
             page = self._avoid.find(0)
         if page < 0:
             page = self._owned.find(0)
@@ -73,7 +74,8 @@ class PageAllocator:
                 raise PageError(f"page {page} is released more often than it is held")
             self._refs[page] -= 1
             if self._refs[page] == 0:
-                self._owned[page] = self._avoid[page] = 0
+                self._owned[page] = 0
+                self._avoid[page] = self._claimed[page]
                 self.free += 1
 
     def claim(self, holder: int, pages: int) -> None:
@@ -81,11 +83,12 @@ class PageAllocator:
         start = self._avoid.find(bytes(pages))
         if start >= 0 and pages > 0:
             self._claims[holder] = Claim(start, start + pages)
-            self._avoid[start : start + pages] = b"\1" * pages
+            self._claimed[start : start + pages] = self._avoid[start : start + pages] = b"\1" * pages
 
     def unclaim(self, holder: int) -> None:
         claim = self._claims.pop(holder, None)
         if claim is not None:
+            self._claimed[claim.start : claim.stop] = bytes(claim.stop - claim.start)
             self._avoid[claim.start : claim.stop] = self._owned[claim.start : claim.stop]
 
     def check(self, tables: Iterable[Iterable[int]]) -> None:
@@ -100,7 +103,15 @@ class PageAllocator:
             raise PageError("free and used pages do not add up to the total")
 
     def _wanted(self, holder: int, after: int | None) -> int:
-        if after is not None:
-            return after + 1
+        """The free page that would keep the holder's run going without breaking into another's claim, or -1."""
         claim = self._claims.get(holder)
-        return claim.start if claim is not None else -1
+        if after is not None:
+            page = after + 1
+        elif claim is not None:
+            page = claim.start
+        else:
+            return -1
+        if page >= self.total or self._owned[page]:
+            return -1
+        own = claim is not None and claim.start <= page < claim.stop
+        return page if own or not self._claimed[page] else -1

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from engine.scheduler.plan import PageCopy
+from engine.kv.edits import PageCopy
 
 
 class KVPool:

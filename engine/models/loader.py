@@ -26,8 +26,10 @@ Shape = tuple[int, ...]
 
 def expected_tensors(spec: ModelSpec) -> dict[str, Shape]:
     """Name and shape of every tensor of a checkpoint, as transformers writes it."""
-    shapes: dict[str, Shape] = {"model.embed_tokens.weight": (spec.vocab, spec.hidden),
-                                "model.norm.weight": (spec.hidden,)}
+    shapes: dict[str, Shape] = {
+        "model.embed_tokens.weight": (spec.vocab, spec.hidden),
+        "model.norm.weight": (spec.hidden,),
+    }
     if not spec.tied:
         shapes["lm_head.weight"] = (spec.vocab, spec.hidden)
     for layer in range(spec.layers):
@@ -46,8 +48,10 @@ def _layer_tensors(spec: ModelSpec) -> dict[str, Shape]:
         "mlp.up_proj": (spec.ffn, spec.hidden, spec.mlp_bias),
         "mlp.down_proj": (spec.hidden, spec.ffn, spec.mlp_bias),
     }
-    shapes: dict[str, Shape] = {"input_layernorm.weight": (spec.hidden,),
-                                "post_attention_layernorm.weight": (spec.hidden,)}
+    shapes: dict[str, Shape] = {
+        "input_layernorm.weight": (spec.hidden,),
+        "post_attention_layernorm.weight": (spec.hidden,),
+    }
     for name, (rows, columns, biased) in linear.items():
         shapes[f"{name}.weight"] = (rows, columns)
         if biased:
@@ -88,11 +92,14 @@ class Checkpoint:
     def _check(self, expected: Mapping[str, Shape], *, tied: bool) -> None:
         for name, shape in expected.items():
             if name not in self._owner:
-                raise ModelLoadError(f"tensor {name} is missing in the checkpoint, expected shape {list(shape)}")
+                raise ModelLoadError(
+                    f"tensor {name} is missing in the checkpoint, expected shape {list(shape)}"
+                )
             found, dtype = self._owner[name].shapes[name], self._owner[name].dtypes[name]
             if found != shape:
-                raise ModelLoadError(f"tensor {name} has the wrong shape: expected {list(shape)}, "
-                                     f"found {list(found)}")
+                raise ModelLoadError(
+                    f"tensor {name} has the wrong shape: expected {list(shape)}, found {list(found)}"
+                )
             if dtype not in DTYPES:
                 raise ModelLoadError(f"tensor {name} has dtype {dtype}; known: {', '.join(sorted(DTYPES))}")
         for name in sorted(self._owner.keys() - expected.keys()):
@@ -117,7 +124,9 @@ class _Shard:
         try:
             tensor = self._handle.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise ModelLoadError(f"tensor {name} of {self._file} cannot be read: {_one_line(error)}") from None
+            raise ModelLoadError(
+                f"tensor {name} of {self._file} cannot be read: {_one_line(error)}"
+            ) from None
         assert isinstance(tensor, Tensor)
         return tensor
 
@@ -132,8 +141,9 @@ def _files(path: Path) -> list[str]:
         files = sorted(set(_weight_map(path).values()))
         missing = [file for file in files if not (path / file).is_file()]
         if missing:
-            raise ModelLoadError(f"{len(missing)} of {len(files)} shards are missing in {path}: "
-                                 f"{', '.join(missing)}")
+            raise ModelLoadError(
+                f"{len(missing)} of {len(files)} shards are missing in {path}: {', '.join(missing)}"
+            )
         return files
     if (path / SINGLE).is_file():
         return [SINGLE]

@@ -50,15 +50,23 @@ def parse_rope(config: Mapping[str, object], head_dim: int, context: int) -> Rop
     if kind == "default":
         return RopeSpec(kind, theta, head_dim, context)
     # Dynamic scaling begins beyond max_position_embeddings, whatever else the config names.
-    original = context if kind == "dynamic" else int(_number(values, "original_max_position_embeddings", context))
+    original = (
+        context if kind == "dynamic" else int(_number(values, "original_max_position_embeddings", context))
+    )
     if kind == "yarn" and values.get("factor") is None:
         factor = context / original
     else:
         factor = _number(values, "factor")
     if factor <= 0 or original <= 0 or theta <= 0:
-        raise ModelLoadError(f"rope factor {factor}, original context {original} and theta {theta} must be > 0")
+        raise ModelLoadError(
+            f"rope factor {factor}, original context {original} and theta {theta} must be > 0"
+        )
     return RopeSpec(
-        kind, theta, head_dim, original, factor,
+        kind,
+        theta,
+        head_dim,
+        original,
+        factor,
         low_freq_factor=_number(values, "low_freq_factor") if kind == "llama3" else 1.0,
         high_freq_factor=_number(values, "high_freq_factor") if kind == "llama3" else 4.0,
         attention_factor=_yarn_attention(values, factor) if kind == "yarn" else 1.0,
@@ -127,7 +135,8 @@ def _llama3(plain: Tensor, rope: RopeSpec) -> Tensor:
     longest = rope.original_context / rope.low_freq_factor
     shortest = rope.original_context / rope.high_freq_factor
     smooth = (rope.original_context / wavelengths - rope.low_freq_factor) / (
-        rope.high_freq_factor - rope.low_freq_factor)
+        rope.high_freq_factor - rope.low_freq_factor
+    )
     between = (1 - smooth) * plain / rope.factor + smooth * plain
     scaled = torch.where(wavelengths > longest, plain / rope.factor, plain)
     return torch.where((wavelengths >= shortest) & (wavelengths <= longest), between, scaled)

@@ -61,16 +61,23 @@ class ModelSpec:
         rope = parse_rope(config, head_dim, context)
         attention_bias = bool(config.get("attention_bias", False))
         spec = cls(
-            family=family, hidden=hidden, layers=_integer(config, "num_hidden_layers"), heads=heads,
-            kv_heads=_integer(config, "num_key_value_heads", heads), head_dim=head_dim,
-            ffn=_integer(config, "intermediate_size"), vocab=_integer(config, "vocab_size"),
+            family=family,
+            hidden=hidden,
+            layers=_integer(config, "num_hidden_layers"),
+            heads=heads,
+            kv_heads=_integer(config, "num_key_value_heads", heads),
+            head_dim=head_dim,
+            ffn=_integer(config, "intermediate_size"),
+            vocab=_integer(config, "vocab_size"),
             eps=_positive(config, "rms_norm_eps", 1e-6),
             tied=bool(config.get("tie_word_embeddings", False)),
             qk_norm=family == "qwen3",
             qkv_bias=True if family == "qwen2" else attention_bias,
             o_bias=False if family == "qwen2" else attention_bias,
             mlp_bias=family == "llama" and bool(config.get("mlp_bias", False)),
-            rope=rope, context_length=scaled_context(rope, context), eos_ids=_eos_ids(config, generation),
+            rope=rope,
+            context_length=scaled_context(rope, context),
+            eos_ids=_eos_ids(config, generation),
         )
         _refuse_unsupported(config, spec)
         return spec
@@ -99,7 +106,9 @@ def _refuse_unsupported(config: Mapping[str, object], spec: ModelSpec) -> None:
         raise ModelLoadError("quantised checkpoints are not supported: quantization_config is set")
     window = _active_window(config, spec)
     if window is not None:
-        raise ModelLoadError(f"sliding-window attention is not supported: a window of {window} tokens is active")
+        raise ModelLoadError(
+            f"sliding-window attention is not supported: a window of {window} tokens is active"
+        )
 
 
 def _active_window(config: Mapping[str, object], spec: ModelSpec) -> int | None:

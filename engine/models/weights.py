@@ -71,7 +71,10 @@ class WeightReader:
         attention, mlp = prefix + "self_attn.", prefix + "mlp."
         qkv = [f"{attention}{part}_proj" for part in "qkv"]
         rows = self._qkv_rows()
-        norm, mlp_norm = self._norm(prefix + "input_layernorm"), self._norm(prefix + "post_attention_layernorm")
+        norm, mlp_norm = (
+            self._norm(prefix + "input_layernorm"),
+            self._norm(prefix + "post_attention_layernorm"),
+        )
         return LayerWeights(
             qkv=linear(self._weight(qkv, norm)[rows], _select(self._bias(qkv, spec.qkv_bias), rows)),
             qk_norm=self._qk_norm(attention) if spec.qk_norm else None,
@@ -97,8 +100,10 @@ class WeightReader:
     def _qk_norm(self, attention: str) -> Tensor:
         spec = self._spec
         order = interleaved(spec.head_dim)
-        heads = [self._stacked([f"{attention}{part}_norm.weight"])[order].expand(count, -1)
-                 for part, count in (("q", spec.heads), ("k", spec.kv_heads))]
+        heads = [
+            self._stacked([f"{attention}{part}_norm.weight"])[order].expand(count, -1)
+            for part, count in (("q", spec.heads), ("k", spec.kv_heads))
+        ]
         return torch.cat(heads) * math.sqrt(spec.head_dim)
 
     def _qkv_rows(self) -> Tensor:

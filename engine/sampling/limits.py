@@ -8,20 +8,20 @@ from torch import Tensor
 
 from engine.types import SamplingParams
 
-_NEVER = 2**62                     # a limit that no count reaches
+_NEVER = 2**62  # a limit that no count reaches
 _NO_TOKEN = -1
 
 
 class Limits(NamedTuple):
     """One row of the limit table per field, each [rows] int64."""
 
-    max_tokens: Tensor             # of the path, all phases
+    max_tokens: Tensor  # of the path, all phases
     open_id: Tensor
     close_id: Tensor
     max_think: Tensor
     min_think: Tensor
-    close_at: Tensor               # generated tokens at which only the close and the answer reserve still fit
-    force_cycle: Tensor            # tokens of a forced close, plus one
+    close_at: Tensor  # generated tokens at which only the close and the answer reserve still fit
+    force_cycle: Tensor  # tokens of a forced close, plus one
 
 
 def limit_column(params: SamplingParams) -> list[int]:
@@ -32,5 +32,12 @@ def limit_column(params: SamplingParams) -> list[int]:
     length = len(thinking.close_ids)
     max_think = _NEVER if thinking.max_tokens is None else thinking.max_tokens
     close_at = params.max_tokens - length - thinking.answer_reserve
-    return [params.max_tokens, thinking.open_id, thinking.close_id, max_think, thinking.min_tokens, close_at,
-            length + 1]
+    return [
+        params.max_tokens,
+        thinking.open_id,
+        thinking.close_id,
+        max_think,
+        thinking.min_tokens,
+        close_at,
+        length + 1,
+    ]

@@ -14,12 +14,12 @@ from engine.types import SamplingParams
 class Needs:
     """The union over all admitted slots. A part that is skipped would have changed no bit of any row."""
 
-    noise: bool = False            # some path is not greedy
-    greedy: bool = False           # some path is
-    temperature: bool = False      # some temperature is neither 0 nor 1
+    noise: bool = False  # some path is not greedy
+    greedy: bool = False  # some path is
+    temperature: bool = False  # some temperature is neither 0 nor 1
     penalties: bool = False
-    filter_width: int = 0          # columns that the widest filter must see; 0: no filters
-    nucleus: bool = False          # some path has top-p
+    filter_width: int = 0  # columns that the widest filter must see; 0: no filters
+    nucleus: bool = False  # some path has top-p
     min_thinking: bool = False
     logprobs: bool = False
     top_logprobs: int = 0
@@ -34,7 +34,9 @@ class Needs:
             penalties=any(is_penalised(params) for params in every),
             filter_width=max((filter_width(params, vocab_size) for params in every), default=0),
             nucleus=any(params.top_p < 1 for params in every),
-            min_thinking=any(params.thinking is not None and params.thinking.min_tokens > 0 for params in every),
+            min_thinking=any(
+                params.thinking is not None and params.thinking.min_tokens > 0 for params in every
+            ),
             logprobs=any(params.logprobs is not None for params in every),
             top_logprobs=min(max((params.logprobs or 0 for params in every), default=0), vocab_size),
         )

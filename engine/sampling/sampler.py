@@ -25,15 +25,15 @@ from engine.sampling.statistics import log_probabilities
 class SampleOutput(NamedTuple):
     """What one step commits, each [rows] on the device of the logits, in the order of the rows."""
 
-    tokens: Tensor                 # int64
-    forced: Tensor                 # bool: injected by the thinking budget
-    phase: Tensor                  # int64, engine.types.Phase after the token
-    think_count: Tensor            # int64, so far, markers not counted
-    generated: Tensor              # int64, so far, all
-    finish: Tensor                 # int64, stops.FinishCode; 0 while running
-    logprob: Tensor                # float32, of the raw distribution; [0] where no slot asks for it
-    top_ids: Tensor                # int64 [rows, k], k the largest of all slots; [0, 0] where none asks
-    top_logprobs: Tensor           # float32 [rows, k], best first
+    tokens: Tensor  # int64
+    forced: Tensor  # bool: injected by the thinking budget
+    phase: Tensor  # int64, engine.types.Phase after the token
+    think_count: Tensor  # int64, so far, markers not counted
+    generated: Tensor  # int64, so far, all
+    finish: Tensor  # int64, stops.FinishCode; 0 while running
+    logprob: Tensor  # float32, of the raw distribution; [0] where no slot asks for it
+    top_ids: Tensor  # int64 [rows, k], k the largest of all slots; [0, 0] where none asks
+    top_logprobs: Tensor  # float32 [rows, k], best first
 
 
 def sample(state: SamplerState, logits: Tensor, slots: Tensor) -> SampleOutput:
@@ -61,8 +61,15 @@ def sample(state: SamplerState, logits: Tensor, slots: Tensor) -> SampleOutput:
     return SampleOutput(tokens, forced, phase, think_count, generated, finish, logprob, top_ids, top_logprobs)
 
 
-def _shape(state: SamplerState, scores: Tensor, slots: Tensor, thinking: Tensor, counters: Counters,
-           limits: Limits, stop_ids: Tensor) -> Tensor:
+def _shape(
+    state: SamplerState,
+    scores: Tensor,
+    slots: Tensor,
+    thinking: Tensor,
+    counters: Counters,
+    limits: Limits,
+    stop_ids: Tensor,
+) -> Tensor:
     """[rows, vocab] float32: the scores whose softmax is the distribution to draw from."""
     needs = state.needs
     if needs.penalties:

@@ -20,6 +20,8 @@ from engine.sampling.temperature import Temperature
 from engine.sampling.thinking import ThinkingBudget
 from engine.types import Phase, SamplingParams
 
+_MAX_THINK = Limits._fields.index("max_think")
+
 
 def check_ids(params: SamplingParams, vocab_size: int) -> None:
     """Raise InvalidParameter where a token id of `params` is not in the vocabulary."""
@@ -40,8 +42,9 @@ class SamplerState:
     and stop ids by larger ones; nothing else allocates.
     """
 
-    def __init__(self, slots: int, vocab_size: int, device: torch.device | str,
-                 eos_ids: tuple[int, ...]) -> None:
+    def __init__(
+        self, slots: int, vocab_size: int, device: torch.device | str, eos_ids: tuple[int, ...]
+    ) -> None:
         device = torch.device(device)
         self.vocab_size = vocab_size
         self.counters = torch.zeros((len(Counters._fields), slots), dtype=torch.int64, device=device)
@@ -63,8 +66,15 @@ class SamplerState:
             self._needs = Needs.of(self._distinct, self.vocab_size)
         return self._needs
 
-    def admit(self, slot: int, params: SamplingParams, seed: int, index: int, prompt_ids: Sequence[int],
-              phase: Phase) -> None:
+    def admit(
+        self,
+        slot: int,
+        params: SamplingParams,
+        seed: int,
+        index: int,
+        prompt_ids: Sequence[int],
+        phase: Phase,
+    ) -> None:
         """Give a slot to the path `index` of the group with this seed, before its first token.
 
         prompt_ids are read only for a repetition penalty. phase: see `thinking.opening_phase`.
@@ -88,9 +98,9 @@ class SamplerState:
         self._needs = None
 
     def request_close(self, slot: int) -> None:
-        """Close the thinking of a path by force at its next step; nothing where it does not think."""
-        column = Counters(*self.counters[:, slot])
-        column.force.copy_(self.thinking.request(column))
+        """Close the thinking of a path by force at its next step, or as soon as it opens; nothing in an answer."""
+        if self._admitted[slot].thinking is not None:
+            self.limits[_MAX_THINK, slot] = 0
 
     def release(self, slot: int) -> None:
         """The slot's path has left. Its tensors keep their values until the next `admit`."""
@@ -101,8 +111,10 @@ class SamplerState:
         self._needs = None
 
     def read(self, slots: Tensor) -> tuple[Counters, Limits]:
-        return (Counters(*self.counters.index_select(1, slots).unbind(0)),
-                Limits(*self.limits.index_select(1, slots).unbind(0)))
+        return (
+            Counters(*self.counters.index_select(1, slots).unbind(0)),
+            Limits(*self.limits.index_select(1, slots).unbind(0)),
+        )
 
     def write(self, slots: Tensor, counters: Counters) -> None:
         self.counters.index_copy_(1, slots, torch.stack(counters))

@@ -26,8 +26,11 @@ class FinishCode(IntEnum):
         return _REASONS[self]
 
 
-_REASONS = {FinishCode.LENGTH: FinishReason.LENGTH, FinishCode.STOP_TOKEN: FinishReason.STOP_TOKEN,
-            FinishCode.EOS: FinishReason.EOS}
+_REASONS = {
+    FinishCode.LENGTH: FinishReason.LENGTH,
+    FinishCode.STOP_TOKEN: FinishReason.STOP_TOKEN,
+    FinishCode.EOS: FinishReason.EOS,
+}
 
 _NO_TOKEN = -1
 
@@ -40,21 +43,28 @@ class Stops:
         self.ids = torch.full((slots, len(self._eos_ids)), _NO_TOKEN, dtype=torch.int64, device=device)
         self._codes = torch.full((len(self._eos_ids),), int(FinishCode.EOS), device=device)
         self._running = torch.tensor(int(FinishCode.RUNNING), device=device)
-        self._marker = torch.tensor(1, device=device)     # place of close_id in close_ids, from 1
+        self._marker = torch.tensor(1, device=device)  # place of close_id in close_ids, from 1
 
     def admit(self, slot: int, params: SamplingParams) -> None:
         eos_ids = (_NO_TOKEN,) * len(self._eos_ids) if params.ignore_eos else self._eos_ids
         row = (*eos_ids, *params.stop_ids)
         self._widen(len(row))
         self.ids[slot] = _NO_TOKEN
-        self.ids[slot, :len(row)] = torch.tensor(row)
+        self.ids[slot, : len(row)] = torch.tensor(row)
 
     def read(self, slots: Tensor) -> Tensor:
         """[rows, n] int64: the ids that end each row's path, -1 where unused."""
         return self.ids.index_select(0, slots)
 
-    def finish(self, tokens: Tensor, stop_ids: Tensor, force: Tensor, generated: Tensor, counters: Counters,
-               limits: Limits) -> Tensor:
+    def finish(
+        self,
+        tokens: Tensor,
+        stop_ids: Tensor,
+        force: Tensor,
+        generated: Tensor,
+        counters: Counters,
+        limits: Limits,
+    ) -> Tensor:
         """[rows] int64: FinishCode after this step's tokens; a path that has finished stays finished.
 
         The text behind a forced close marker ends nothing: it stands for no decision of the model, and

@@ -36,14 +36,15 @@ class ThinkingBudget:
         if thinking is not None:
             length = len(thinking.close_ids)
             self._widen(length)
-            self.close_ids[slot, 1:1 + length] = torch.tensor(thinking.close_ids)
+            self.close_ids[slot, 1 : 1 + length] = torch.tensor(thinking.close_ids)
 
     def active(self, counters: Counters) -> Tensor:
         """[rows] bool: which rows think."""
         return counters.phase == self._thinking
 
-    def block_endings(self, scores: Tensor, thinking: Tensor, counters: Counters, limits: Limits,
-                      stop_ids: Tensor) -> Tensor:
+    def block_endings(
+        self, scores: Tensor, thinking: Tensor, counters: Counters, limits: Limits, stop_ids: Tensor
+    ) -> Tensor:
         """Scores in which rows below their minimum can draw neither close_id nor a token that ends the path.
 
         scores: [rows, vocab] float32; thinking: [rows] bool; stop_ids: [rows, n] int64, -1 where unused.
@@ -64,12 +65,15 @@ class ThinkingBudget:
         forced = force > self._none
         return torch.where(forced, self.close_ids[slots, force], tokens), forced
 
-    def request(self, counters: Counters) -> Tensor:
-        """The force counter after a request to close: unchanged where the path does not think."""
-        return torch.maximum(counters.force, self.active(counters).long())
-
-    def advance(self, tokens: Tensor, thinking: Tensor, force: Tensor, forced: Tensor, counters: Counters,
-                limits: Limits) -> tuple[Tensor, Tensor, Tensor]:
+    def advance(
+        self,
+        tokens: Tensor,
+        thinking: Tensor,
+        force: Tensor,
+        forced: Tensor,
+        counters: Counters,
+        limits: Limits,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """(think_count, phase, force) after this step's tokens, each [rows] int64."""
         goes_on = thinking & (tokens != limits.close_id)
         opens = (counters.phase == self._undecided) & (tokens == limits.open_id)

@@ -4,25 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.kv.edits import PageCopy, PageEdit
 from engine.types import SamplingParams
-
-
-@dataclass(frozen=True, slots=True)
-class PageEdit:
-    """Table `table` names `page` at index `at`."""
-
-    table: int
-    at: int
-    page: int
-
-
-@dataclass(frozen=True, slots=True)
-class PageCopy:
-    """The first `tokens` tokens of page `source` are copied to page `target`, all layers."""
-
-    source: int
-    target: int
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +44,9 @@ class StepPlan:
     admits: tuple[Admit, ...]
     edits: tuple[PageEdit, ...]
     copies: tuple[PageCopy, ...]
-    closes: tuple[int, ...]  # slots whose thinking is closed by force from this step on
+    closes: tuple[
+        int, ...
+    ]  # slots whose thinking is closed by force from this step on, or as soon as it opens
     slots: tuple[int, ...]  # decoding rows: one token each
     positions: tuple[int, ...]  # the position that each row's input token takes
     chunks: tuple[Chunk, ...]

@@ -4,8 +4,9 @@
 step. Nothing here reads a clock or a tensor, so that the same events always give the same plans.
 
 Policy. Groups are served in order of arrival and paths in order of index. A path starts only when its worst case
-fits beside what has been promised before, so no path ever has to be thrown out. Decoding rows run in every step;
-what is left of the step's token budget goes to prompts, in chunks of whole blocks.
+fits beside what has been promised before, so no path ever has to be thrown out; a prompt is opened only when, with
+all the prompts that are open, the largest path of any of them still fits, so that some path can always start.
+Decoding rows run in every step; what is left of the step's token budget goes to prompts, in whole blocks.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.errors import DoesNotFit
+from engine.kv.edits import PageCopy, PageEdit
 from engine.kv.pages import PageAllocator
 from engine.scheduler.lifecycle import GroupState, PathState
-from engine.scheduler.plan import Admit, Chunk, PageCopy, PageEdit, StepPlan
+from engine.scheduler.plan import Admit, Chunk, StepPlan
 from engine.scheduler.state import GroupEntry, PathEntry
 from engine.types import FinishReason, Group
 
@@ -102,9 +104,13 @@ class Scheduler:
         return self.end_paths(group_id, list(entry.paths), FinishReason.CANCELLED)
 
     def close_thinking(self, group_id: int, indices: Iterable[int]) -> None:
+        """Asks for a forced close; a path that has not started yet takes it along."""
         entry = self.groups.get(group_id)
         paths = entry.paths if entry is not None else {}
-        self._closes += [paths[i] for i in indices if i in paths and paths[i].state is PathState.DECODING]
+        for path in (paths[i] for i in indices if i in paths and paths[i].live):
+            path.close_requested = True
+            if path.state is PathState.DECODING:
+                self._closes.append(path)
 
     def commit(self, step: int, rows: Iterable[RowResult]) -> list[tuple[int, PathEntry]]:
         """Takes the results of the oldest launched step; returns (row, path) for the rows whose token counts.
@@ -150,7 +156,7 @@ class Scheduler:
         positions = tuple(path.position for path in rows)
         for path in rows:
             self._advance(path, edits)
-        chunks = self._chunks(self.limits.step_tokens - len(rows), edits)
+        chunks = self._chunks(len(rows), edits)
         closes = tuple(path.slot for path in self._closes if path.state is PathState.DECODING)
         plan = StepPlan(
             self.step,
@@ -171,27 +177,25 @@ class Scheduler:
     def _start(self, admits: list[Admit], edits: list[PageEdit], copies: list[PageCopy]) -> None:
         """Serves the queue in order and stops at the first that finds no room, so that nobody is overtaken."""
         for entry in self.groups.values():
-            if entry.closing:
+            if not self._is_wanted(entry):
                 continue
             if entry.state is GroupState.WAITING and not self._open_prompt(entry):
                 return
             while entry.state is GroupState.RUNNING and entry.waiting:
-                path = entry.paths[entry.waiting[0]]
-                if not path.live:
-                    entry.waiting.popleft()
-                elif self._fits(entry):
-                    entry.waiting.popleft()
-                    self._activate(entry, path, admits, edits, copies)
-                else:
+                if not self._fits(entry):
                     return
+                self._activate(entry, entry.paths[entry.waiting.popleft()], admits, edits, copies)
 
     def _open_prompt(self, entry: GroupEntry) -> bool:
-        need = self._prompt_pages(entry.group)
-        if not self._tables or self._promised + need + self._path_pages(entry.group) > self.limits.pages:
+        need, path = self._prompt_pages(entry.group), self._path_pages(entry.group)
+        opened = [other.group for other in self.groups.values() if other.table >= 0]
+        prompts = need + sum(map(self._prompt_pages, opened))
+        largest = max([path, *map(self._path_pages, opened)])
+        if not self._tables or max(self._promised + need + path, prompts + largest) > self.limits.pages:
             return False
         self._promised += need
         entry.table = self._tables.pop()
-        self.pages.claim(self._holder(entry), need)
+        self.pages.claim(entry.table, need)
         entry.move(GroupState.PREFILLING if entry.to_prefill else GroupState.RUNNING)
         return True
 
@@ -213,6 +217,8 @@ class Scheduler:
         entry.last_step = self.step  # the step that copies from the prompt's pages
         self._promised += path.reserved
         self._running[path.slot] = path
+        if path.close_requested:
+            self._closes.append(path)
         self.pages.claim(path.slot, path.reserved)
         shared, partial = divmod(entry.to_prefill, self.limits.page_size)
         group = entry.group
@@ -248,19 +254,21 @@ class Scheduler:
         edits.append(PageEdit(path.slot, at, page))
         return page
 
-    def _chunks(self, room: int, edits: list[PageEdit]) -> tuple[Chunk, ...]:
+    def _chunks(self, rows: int, edits: list[PageEdit]) -> tuple[Chunk, ...]:
+        """Fills what the decoding rows, in whole blocks, leave of the step."""
         chunks = []
-        room = max(room, self.limits.block) // self.limits.block * self.limits.block
+        block = self.limits.block
+        room = self.limits.step_tokens // block - -(-rows // block)
         for entry in self.groups.values():
+            if entry.state is not GroupState.PREFILLING or not self._is_wanted(entry):
+                continue
             if room <= 0:
                 break
-            if entry.state is not GroupState.PREFILLING or entry.closing:
-                continue
-            start, stop = entry.prefilled, min(entry.prefilled + room, entry.to_prefill)
+            start, stop = entry.prefilled, min(entry.prefilled + room * block, entry.to_prefill)
             self._hold_prompt(entry, stop, edits)
             chunks.append(Chunk(entry.table, start, entry.group.prompt_ids[start:stop]))
             entry.prefilled, entry.last_step = stop, self.step
-            room -= -(-(stop - start) // self.limits.block) * self.limits.block
+            room -= -(-(stop - start) // block)
             if stop == entry.to_prefill:
                 entry.move(GroupState.RUNNING)
         return tuple(chunks)
@@ -268,7 +276,7 @@ class Scheduler:
     def _hold_prompt(self, entry: GroupEntry, tokens: int, edits: list[PageEdit]) -> None:
         while len(entry.prompt_pages) * self.limits.page_size < tokens:
             last = entry.prompt_pages[-1] if entry.prompt_pages else None
-            page = self.pages.allocate(self._holder(entry), last)
+            page = self.pages.allocate(entry.table, last)
             edits.append(PageEdit(entry.table, len(entry.prompt_pages), page))
             entry.prompt_pages.append(page)
 
@@ -278,6 +286,8 @@ class Scheduler:
         path.reason = reason
         if path.state is PathState.WAITING:
             path.move(PathState.FINISHED)
+            entry.waiting.remove(path.index)
+            entry.unfinished -= 1
             return
         path.move(PathState.RETIRING)
         self._retiring.append(path)
@@ -300,23 +310,23 @@ class Scheduler:
             self._slots.append(path.slot)
             self._releases.append(path.slot)
             path.move(PathState.FINISHED)
+            self.groups[path.group_id].unfinished -= 1
         self._retiring = still
 
     def _free_prompt(self, entry: GroupEntry) -> None:
         self.pages.release(entry.prompt_pages)
-        self.pages.unclaim(self._holder(entry))
+        self.pages.unclaim(entry.table)
         entry.prompt_pages = []
         self._promised -= self._prompt_pages(entry.group)
         self._tables.append(entry.table)
         self._releases.append(entry.table)
 
     def _is_over(self, entry: GroupEntry) -> bool:
-        wanted = entry.group.stays_open and not entry.closing
-        return (
-            not wanted
-            and entry.last_step <= self.committed
-            and all(path.state is PathState.FINISHED for path in entry.paths.values())
-        )
+        stays = entry.group.stays_open and not entry.closing
+        return not stays and entry.unfinished == 0 and entry.last_step <= self.committed
+
+    def _is_wanted(self, entry: GroupEntry) -> bool:
+        return bool(entry.waiting) and not entry.closing
 
     # -- sizes -----------------------------------------------------------------------------------------------
 
@@ -335,9 +345,6 @@ class Scheduler:
     def _shared(self, path: PathEntry) -> int:
         return self.groups[path.group_id].to_prefill // self.limits.page_size
 
-    def _holder(self, entry: GroupEntry) -> int:
-        return entry.table
-
     def _refuse_impossible(self, group: Group) -> None:
         prompt, budget, limits = len(group.prompt_ids), group.sampling.max_tokens, self.limits
         if prompt + budget > limits.context_length:
@@ -348,11 +355,13 @@ class Scheduler:
             )
         need = self._prompt_pages(group) + self._path_pages(group)
         if need > limits.pages:
-            fits = limits.pages * limits.page_size - prompt
+            held = (
+                self._prompt_pages(group) - (prompt - 1) // limits.page_size
+            )  # the partial page, copied by each path
+            fits = (limits.pages - held) * limits.page_size - (prompt - 1)
             raise DoesNotFit(
-                f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of "
-                f"{limits.page_size}, the pool has {limits.pages}; the largest budget here is about "
-                f"{max(0, fits)}"
+                f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of {limits.page_size}, the pool "
+                f"has {limits.pages}; the largest budget here is {max(0, fits)}"
             )
 
     # -- reports ---------------------------------------------------------------------------------------------
@@ -365,10 +374,8 @@ class Scheduler:
             yield self.groups[path.group_id].prompt_pages[: self._shared(path)] + path.pages
 
     def counts(self) -> Counts:
-        waiting = sum(
-            path.state is PathState.WAITING for e in self.groups.values() for path in e.paths.values()
-        )
         queued = sum(entry.state is GroupState.WAITING for entry in self.groups.values())
+        waiting = sum(len(entry.waiting) for entry in self.groups.values())
         return Counts(queued, len(self.groups) - queued, waiting, len(self._running))
 
     @property
@@ -376,15 +383,7 @@ class Scheduler:
         """Whether a plan could launch something or has bookkeeping to hand over."""
         if self._releases or any(self._wants_token(path) for path in self._running.values()):
             return True
-        return any(
-            not entry.closing
-            and (
-                (entry.state is GroupState.WAITING and entry.has_live_path)
-                or entry.state is GroupState.PREFILLING
-                or (entry.state is GroupState.RUNNING and bool(entry.waiting))
-            )
-            for entry in self.groups.values()
-        )
+        return any(self._is_wanted(entry) for entry in self.groups.values())
 
     @property
     def idle(self) -> bool:

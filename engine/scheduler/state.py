@@ -27,6 +27,7 @@ class PathEntry:
     generated: int = 0
     think: int = 0
     injected: int = 0
+    close_requested: bool = False
     reason: FinishReason | None = None
 
     @property
@@ -43,7 +44,8 @@ class PathEntry:
 
 @dataclass(slots=True)
 class GroupEntry:
-    """prefilled: prompt tokens whose computation has been launched, of the first `to_prefill`; the last prompt
+    """waiting: live paths that have not started. unfinished: paths that own something or still will.
+    prefilled: prompt tokens whose computation has been launched, of the first `to_prefill`; the last prompt
     token is never prefilled: it is the first input of each path."""
 
     id: int
@@ -55,15 +57,12 @@ class GroupEntry:
     last_step: int = -1
     paths: dict[int, PathEntry] = field(default_factory=dict)
     waiting: deque[int] = field(default_factory=deque)
+    unfinished: int = 0
     closing: bool = False
 
     @property
     def to_prefill(self) -> int:
         return len(self.group.prompt_ids) - 1
-
-    @property
-    def has_live_path(self) -> bool:
-        return any(path.live for path in self.paths.values())
 
     def move(self, to: GroupState) -> None:
         self.state = move_group(self.state, to)
@@ -72,4 +71,5 @@ class GroupEntry:
         path = PathEntry(self.id, self.group.first_index + len(self.paths))
         self.paths[path.index] = path
         self.waiting.append(path.index)
+        self.unfinished += 1
         return path

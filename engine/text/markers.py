@@ -40,7 +40,7 @@ def opening_phase(prompt_ids: Sequence[int], marked: Marked | None) -> Phase:
     """
     if marked is None:
         return Phase.UNDECIDED
-    for token in reversed(prompt_ids[-max(_TAIL, len(marked.close_ids)):]):
+    for token in reversed(prompt_ids[-max(_TAIL, len(marked.close_ids)) :]):
         if token == marked.close_id:
             return Phase.ANSWER
         if token == marked.open_id:

@@ -28,8 +28,15 @@ class PathText:
     stop_ids: the caller's stop tokens, which have no text (nor has EOS).
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str] = (), *, phase: Phase = Phase.UNDECIDED,
-                 thinking_stops: Iterable[str] = (), stop_ids: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stops: Iterable[str] = (),
+        *,
+        phase: Phase = Phase.UNDECIDED,
+        thinking_stops: Iterable[str] = (),
+        stop_ids: Iterable[int] = (),
+    ) -> None:
         hidden = (*tokenizer.eos_ids, *stop_ids)
         self._split = ThinkingSplit(tokenizer.detokenizer(), tokenizer.markers, phase, hidden)
         self._stops = {Phase.THINKING: StopStrings(thinking_stops), Phase.ANSWER: StopStrings(stops)}
@@ -57,7 +64,9 @@ class PathText:
         """The path has ended: what was held back comes out."""
         delta = self._take(self._split.flush())
         rest = {side: self._keep(side, self._stops[side].flush()) for side in self._stops}
-        return TextDelta(delta.thinking + rest[Phase.THINKING], delta.answer + rest[Phase.ANSWER], delta.stop_hit)
+        return TextDelta(
+            delta.thinking + rest[Phase.THINKING], delta.answer + rest[Phase.ANSWER], delta.stop_hit
+        )
 
     def _take(self, parts: list[Part]) -> TextDelta:
         new = {Phase.THINKING: "", Phase.ANSWER: ""}

@@ -26,7 +26,11 @@ def _byte_alphabet() -> dict[str, int]:
 
     Source: bytes_to_unicode in https://github.com/openai/gpt-2/blob/master/src/encoder.py
     """
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     hidden = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
 
@@ -62,7 +66,7 @@ class Pieces:
 
     def _make(self, token: int) -> bytes:
         text = None if token in self.special_ids else self._backend.id_to_token(token)
-        if text is None:               # special, or an id of the padding between vocabulary and logits
+        if text is None:  # special, or an id of the padding between vocabulary and logits
             return b""
         if self._byte_level:
             found = [_ALPHABET.get(char) for char in text]
@@ -93,5 +97,7 @@ class Pieces:
                 self._replace.append((old, " "))
                 self.drops_space = rest.get("prepend_scheme", "always") != "never"
             case _:
-                raise ModelLoadError(f"the tokenizer's decoder {decoder} is not supported; supported are byte-level "
-                                     "and byte-fallback tokenizers")
+                raise ModelLoadError(
+                    f"the tokenizer's decoder {decoder} is not supported; supported are byte-level "
+                    "and byte-fallback tokenizers"
+                )

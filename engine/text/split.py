@@ -19,7 +19,7 @@ from engine.types import Phase
 class Part(NamedTuple):
     """Text of one side of the split."""
 
-    phase: Phase                   # THINKING or ANSWER
+    phase: Phase  # THINKING or ANSWER
     text: str
 
 
@@ -30,11 +30,18 @@ class ThinkingSplit:
     and the caller's stop ids.
     """
 
-    def __init__(self, detokenizer: Detokenizer, markers: Markers | None, phase: Phase = Phase.UNDECIDED,
-                 hidden: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        markers: Markers | None,
+        phase: Phase = Phase.UNDECIDED,
+        hidden: Iterable[int] = (),
+    ) -> None:
         self._detokenizer = detokenizer
         self._markers = markers
-        self._hidden = frozenset(hidden) | (frozenset((markers.open_id, markers.close_id)) if markers else frozenset())
+        self._hidden = frozenset(hidden) | (
+            frozenset((markers.open_id, markers.close_id)) if markers else frozenset()
+        )
         self._after_marker = phase != Phase.UNDECIDED
         self.phase = Phase.ANSWER if markers is None else phase
 
@@ -69,7 +76,10 @@ class ThinkingSplit:
     def _enter(self, phase: Phase, token: int) -> list[Part]:
         rest = self.flush()
         self.phase = phase
-        self._after_marker = self._markers is not None and token in (self._markers.open_id, self._markers.close_id)
+        self._after_marker = self._markers is not None and token in (
+            self._markers.open_id,
+            self._markers.close_id,
+        )
         return rest
 
     def _decode(self, ids: Sequence[int]) -> Iterator[Part]:
@@ -83,10 +93,13 @@ class ThinkingSplit:
             yield Part(self.phase, text)
 
 
-def split_output(ids: Sequence[int], markers: Markers | None, tokenizer: Tokenizer,
-                 phase: Phase = Phase.UNDECIDED) -> tuple[str, str, bool]:
+def split_output(
+    ids: Sequence[int], markers: Markers | None, tokenizer: Tokenizer, phase: Phase = Phase.UNDECIDED
+) -> tuple[str, str, bool]:
     """(thinking, answer, closed) of all ids a path generated. closed is False where the thinking never ended."""
     split = ThinkingSplit(tokenizer.detokenizer(), markers, phase, tokenizer.eos_ids)
     parts = split.push(ids) + split.flush()
-    texts = ["".join(part.text for part in parts if part.phase == side) for side in (Phase.THINKING, Phase.ANSWER)]
+    texts = [
+        "".join(part.text for part in parts if part.phase == side) for side in (Phase.THINKING, Phase.ANSWER)
+    ]
     return texts[0], texts[1], split.closed

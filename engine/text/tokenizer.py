@@ -52,19 +52,23 @@ class Tokenizer:
     def detokenizer(self) -> Detokenizer:
         return Detokenizer(self.pieces)
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]],
-                            enable_thinking: bool | None = None) -> list[int]:
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool | None = None
+    ) -> list[int]:
         """Ids of a conversation up to where the assistant speaks. None leaves thinking to the template's default.
 
         Raises InvalidParameter where there is no template or it rejects the messages.
         """
         if not self._inner.chat_template:
-            raise InvalidParameter("the model has no chat template; give a prompt as text or ids, or use a chat model")
+            raise InvalidParameter(
+                "the model has no chat template; give a prompt as text or ids, or use a chat model"
+            )
         options = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
         try:
-            text = self._inner.apply_chat_template([dict(message) for message in messages], tokenize=False,
-                                                   add_generation_prompt=True, **options)
-        except Exception as error:     # templates are code of the model's author and raise what they like
+            text = self._inner.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True, **options
+            )
+        except Exception as error:  # templates are code of the model's author and raise what they like
             raise InvalidParameter(f"the chat template rejects the messages: {error}") from error
         return self.encode(str(text))
 
@@ -78,7 +82,7 @@ class Tokenizer:
             return None
         close_ids = tuple(self.encode(_CLOSE + _AFTER_CLOSE))
         if close_ids[0] != vocabulary[_CLOSE]:
-            return None                # in the vocabulary, but never produced as one token
+            return None  # in the vocabulary, but never produced as one token
         return Markers(vocabulary[_OPEN], vocabulary[_CLOSE], close_ids)
 
 
@@ -92,7 +96,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     folder = Path(path)
     try:
         inner = AutoTokenizer.from_pretrained(str(path), local_files_only=folder.is_dir())
-    except Exception as error:         # OSError, ValueError, KeyError, ImportError and more, by what is wrong
+    except Exception as error:  # OSError, ValueError, KeyError, ImportError and more, by what is wrong
         reason = str(error).strip().partition("\n")[0]
         raise ModelLoadError(f"cannot load the tokenizer of {path}: {reason}") from error
     if not inner.is_fast:

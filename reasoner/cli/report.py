@@ -15,7 +15,6 @@ _ENDS = {
     FinishReason.STOP_TOKEN: "hit a stop token",
     FinishReason.STOP_STRING: "hit a stop string",
     FinishReason.LENGTH: "ran out of tokens",
-    FinishReason.CONTEXT: "filled the context",
     FinishReason.CANCELLED: "were cancelled",
     FinishReason.ERROR: "failed",
     None: "were lost with the engine",

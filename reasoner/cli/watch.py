@@ -15,7 +15,7 @@ from reasoner.votes import tally
 WINDOW_S = 3.0
 
 _RUNNING = {Phase.UNDECIDED: "waiting", Phase.THINKING: "thinking", Phase.ANSWER: "answering"}
-_CUT = (FinishReason.LENGTH, FinishReason.CONTEXT)
+_CUT = (FinishReason.LENGTH,)
 _JUDGED = {"pass": "passed", "fail": "failed", "unknown": "unknown"}
 
 

@@ -42,7 +42,6 @@ def glance(*paths: PathView, tokens: int = 0, selected: int | None = None) -> Gl
         (path(state=PathState.ANSWERED, answer="1", key="1", verdict=unknown("?")), True, "unknown"),
         (path(state=PathState.ANSWERED, finish_reason=FinishReason.EOS), True, "ended"),
         (path(state=PathState.ANSWERED, finish_reason=FinishReason.LENGTH), True, "cut"),
-        (path(state=PathState.ANSWERED, finish_reason=FinishReason.CONTEXT), True, "cut"),
         (path(state=PathState.ANSWERED, finish_reason=FinishReason.ERROR), True, "error"),
         (path(state=PathState.CANCELLED, finish_reason=FinishReason.CANCELLED), True, "cancelled"),
     ],

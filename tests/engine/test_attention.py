@@ -1,5 +1,7 @@
 """The CPU's attention against the oracle, over tables as groups, cancels and scattered pools leave them."""
 
+import time
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,9 +9,9 @@ from torch import Tensor
 from engine.attention.base import DecodeRow, PrefillBlock, StepShape
 from engine.attention.extents import ExtentAttention
 from engine.attention.reference import ReferenceAttention
+from engine.kv.edits import PageEdit
 from engine.kv.pool import KVPool
 from engine.kv.tables import BlockTables
-from engine.scheduler.plan import PageEdit
 
 PAGE, BLOCK, KV_HEADS, GROUP, DIM = 4, 16, 2, 3, 32
 
@@ -131,3 +133,26 @@ def test_siblings_side_by_side_are_served_by_one_kernel_call(monkeypatch):
     attention = ExtentAttention(pool, tables, block=BLOCK)
     attention.prepare(StepShape(BLOCK, rows([37] * 4), ()))
     assert (len(attention._own), len(attention._shared)) == (1, 1)
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+def test_preparing_a_step_costs_the_host_the_same_at_1k_and_at_50k_tokens(gap):
+    """Side by side (gap 0) and scattered (gap 1)."""
+    best = {}
+    for length in (1_000, 50_000):
+        pages = length // PAGE
+        pool = new_pool(torch.float32, pages=8)
+        tables = BlockTables(4, PAGE)
+        for table in range(4):
+            tables.reset(table, 0)
+            for at in range(pages):
+                tables.apply(PageEdit(table, at, table * 4 * pages + (1 + gap) * at))
+        attention = ExtentAttention(pool, tables, block=BLOCK)
+        shape = StepShape(BLOCK, rows([length] * 4), ())
+        times = []
+        for _ in range(200):
+            begun = time.perf_counter()
+            attention.prepare(shape)
+            times.append(time.perf_counter() - begun)
+        best[length] = min(times)
+    assert best[50_000] <= 1.2 * best[1_000] + 5e-6

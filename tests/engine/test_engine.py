@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,16 @@ import torch
 from engine.async_engine import AsyncEngine, GroupHandle
 from engine.config import EngineConfig
 from engine.errors import DoesNotFit, EngineClosed, InvalidParameter
-from engine.types import Committed, FinishReason, Group, GroupFinished, PathFinished, Phase, SamplingParams, Thinking
+from engine.types import (
+    Committed,
+    FinishReason,
+    Group,
+    GroupFinished,
+    PathFinished,
+    Phase,
+    SamplingParams,
+    Thinking,
+)
 
 
 @dataclass
@@ -55,7 +65,9 @@ def prompt(length: int, salt: int = 0) -> tuple[int, ...]:
     return tuple((31 * i + 17 * salt + 5) % 300 + 10 for i in range(length))
 
 
-def group(length: int = 21, n: int = 4, max_tokens: int = 24, seed: int = 7, salt: int = 0, **params: object) -> Group:
+def group(
+    length: int = 21, n: int = 4, max_tokens: int = 24, seed: int = 7, salt: int = 0, **params: object
+) -> Group:
     sampling = SamplingParams(max_tokens, **({"ignore_eos": True} | params))  # type: ignore[arg-type]
     return Group(prompt(length, salt), n, sampling, seed)
 
@@ -96,9 +108,11 @@ async def test_a_path_has_the_same_tokens_alone_and_beside_anything(tiny_model, 
     """Bitwise: the same log-probabilities, not only the same tokens."""
     asked = group(37, n=5, max_tokens=40, logprobs=0)
     runs = []
-    for changes in ({}, {"overlap": 1}, {"step_tokens": 16}, {"max_paths": 2}):
+    for changes in ({}, {"overlap": 1}, {"step_tokens": 48}, {"max_paths": 2}):
         engine = await start(tiny_model, dtype=dtype, **changes)
-        others = [await engine.open(group(50 + 9 * i, n=3, max_tokens=30, salt=i)) for i in range(len(changes) * 3)]
+        others = [
+            await engine.open(group(50 + 9 * i, n=3, max_tokens=30, salt=i)) for i in range(len(changes) * 3)
+        ]
         crowd = [asyncio.create_task(watch(other)) for other in others]
         seen = await watch(await engine.open(asked))
         for other in others:
@@ -151,7 +165,11 @@ async def test_cancel_frees_the_pages_and_reports_the_tokens_and_nothing_follows
     used = engine.stats().pages_used
     spent = await handle.cancel([1, 2])
     assert engine.stats().pages_used < used
-    assert spent == sum(seen.finished[i].usage.generated for i in (1, 2)) == sum(len(seen.ids[i]) for i in (1, 2))
+    assert (
+        spent
+        == sum(seen.finished[i].usage.generated for i in (1, 2))
+        == sum(len(seen.ids[i]) for i in (1, 2))
+    )
     assert await handle.cancel([1, 2, 99]) == 0
     await handle.close()
     await running
@@ -175,6 +193,7 @@ async def test_a_cancelled_opener_leaves_no_group_behind(tiny_model):
 
 
 OPEN, CLOSE = 11, 12
+ANY = SamplingParams(8)
 
 
 async def thinking_run(model: Path, thinking: Thinking, max_tokens: int = 60, **params: object) -> Seen:
@@ -196,7 +215,9 @@ async def test_a_thinking_budget_forces_the_close_and_leaves_the_answer_its_toke
 
 
 async def test_the_answer_reserve_closes_thinking_before_the_path_budget_is_spent(tiny_model):
-    seen = await thinking_run(tiny_model, Thinking(OPEN, CLOSE, (CLOSE, 13), answer_reserve=20), max_tokens=50)
+    seen = await thinking_run(
+        tiny_model, Thinking(OPEN, CLOSE, (CLOSE, 13), answer_reserve=20), max_tokens=50
+    )
     for index, ids in seen.ids.items():
         assert ids.index(CLOSE) <= 50 - 22
         assert seen.phases[index][-1] is Phase.ANSWER
@@ -213,7 +234,9 @@ async def test_a_close_request_ends_thinking_at_the_next_step(tiny_model):
     engine = await start(tiny_model)
     thinking = Thinking(OPEN, CLOSE, (CLOSE, 13), min_tokens=1500)
     seen = Seen()
-    handle = await engine.open(Group((*prompt(9), OPEN), 3, SamplingParams(2000, ignore_eos=True, thinking=thinking)))
+    handle = await engine.open(
+        Group((*prompt(9), OPEN), 3, SamplingParams(2000, ignore_eos=True, thinking=thinking))
+    )
     running = asyncio.create_task(watch(handle, seen))
     while not seen.ids[2]:
         await asyncio.sleep(0.01)
@@ -255,6 +278,87 @@ async def test_bad_requests_are_refused_and_the_engine_goes_on(tiny_model):
     assert len(await tokens_of(engine, group(n=2))) == 2
     await engine.close()
     with pytest.raises(EngineClosed):
+        await engine.open(group())
+    await engine.close()
+
+
+@pytest.mark.parametrize("block_the_event_loop", [False, True])
+async def test_a_group_that_ends_before_open_returns_is_still_delivered(tiny_model, block_the_event_loop):
+    engine = await start(tiny_model)
+    opening = asyncio.create_task(engine.open(Group((5,), 1, SamplingParams(1))))
+    await asyncio.sleep(0)
+    if block_the_event_loop:
+        time.sleep(0.2)
+    seen = await watch(await opening)
+    assert seen.finished[0].reason in (FinishReason.LENGTH, FinishReason.EOS)
+    await engine.close()
+
+
+async def test_logprobs_come_as_each_path_asked_whatever_its_neighbours_want(tiny_model):
+    engine = await start(tiny_model)
+    wanted = [None, 0, 2, 5]
+    handles = [await engine.open(group(n=1, max_tokens=40, salt=i, logprobs=k)) for i, k in enumerate(wanted)]
+
+    async def widths(handle: GroupHandle) -> set[int | None]:
+        found: set[int | None] = set()
+        async for event in handle.events():
+            if isinstance(event, Committed):
+                found |= {len(path.logprobs[0].top) if path.logprobs else None for path in event.paths}
+        return found
+
+    assert await asyncio.gather(*map(widths, handles)) == [{k} for k in wanted]
+    await engine.close()
+
+
+async def test_close_is_idempotent_for_groups_and_engines_and_the_end_can_be_read_twice(tiny_model):
+    engine = await start(tiny_model)
+    handle = await engine.open(group(n=2, max_tokens=500))
+    await asyncio.gather(handle.close(), handle.close(), handle.cancel())
+    await watch(handle)
+    again = await watch(handle)
+    assert again.end is not None
+    await asyncio.gather(engine.close(), engine.close())
+    await handle.close()
+    await engine.close()
+
+
+async def test_values_of_a_wrong_type_are_refused_and_harm_nobody_else(tiny_model):
+    engine = await start(tiny_model)
+    running = asyncio.create_task(watch(await engine.open(group(n=2, max_tokens=200))))
+    for wrong in (
+        lambda: SamplingParams(8, stop_ids=[7]),
+        lambda: SamplingParams(8.0),
+        lambda: Group((5,), 1.5, ANY),
+        lambda: Group([5], 1, ANY),
+        lambda: Group((5,), 10**6, ANY),
+        lambda: SamplingParams(8, top_p="1"),
+    ):
+        with pytest.raises(InvalidParameter):
+            wrong()
+    handle = await engine.open(Group((5,), 1, ANY, stays_open=True))
+    with pytest.raises(InvalidParameter):
+        await handle.add_paths("2")
+    with pytest.raises(InvalidParameter, match="unhashable"):
+        await handle.cancel([[1]])
+    await handle.close()
+    seen = await running
+    assert {event.reason for event in seen.finished.values()} == {FinishReason.LENGTH}
+    await engine.close()
+
+
+async def test_a_failing_step_reaches_every_stream_and_the_engine_still_closes(tiny_model, monkeypatch):
+    engine = await start(tiny_model)
+    running = [asyncio.create_task(watch(await engine.open(group(n=2, max_tokens=2000)))) for _ in range(2)]
+    await asyncio.sleep(0.05)
+
+    def broken(plan: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(engine._steps._runner, "run", broken)
+    for seen in await asyncio.gather(*running):
+        assert {event.reason for event in seen.finished.values()} == {FinishReason.ERROR}
+        assert all("out of memory" in event.message for event in seen.finished.values())
+    with pytest.raises(EngineClosed, match="out of memory"):
         await engine.open(group())
     await engine.close()
 

@@ -15,6 +15,29 @@ def test_neighbouring_pages_are_given_to_a_holder_that_claimed_them():
     assert (first, second, other) == (0, 1, 4)
 
 
+def test_a_holder_never_steps_into_the_claim_of_another():
+    pages = PageAllocator(16)
+    pages.claim(1, 2)
+    last = pages.allocate(1, None)
+    pages.claim(2, 4)
+    for _ in range(3):
+        last = pages.allocate(1, last)
+    assert [pages.allocate(2, None)] == [2], "the run of the second holder is whole"
+    third = pages.allocate(3, None)
+    pages.release([third])
+    pages.claim(3, 2)
+    assert pages.allocate(2, 2) == 3
+
+
+def test_a_page_freed_inside_a_foreign_claim_stays_claimed():
+    pages = PageAllocator(4)
+    pages.claim(0, 4)
+    guest = pages.allocate(9, None)
+    pages.release([guest])
+    pages.claim(1, 2)
+    assert [pages.allocate(0, None), pages.allocate(0, 0)] == [0, 1]
+
+
 def test_a_claim_gives_way_when_nothing_else_is_free():
     pages = PageAllocator(4)
     pages.claim(0, 4)

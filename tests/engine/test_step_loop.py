@@ -1,5 +1,6 @@
 """The step loop and the scheduler, driven by a scripted runner: no model, no thread, no clock."""
 
+import pickle
 import random
 
 import pytest
@@ -186,6 +187,146 @@ def test_more_paths_than_slots_wait_their_turn_and_all_end():
     events = events_of(drain(loop), 0)
     assert sorted(e.index for e in events if isinstance(e, PathFinished)) == list(range(20))
     assert max(len(p.slots) for p in runner.plans) <= LIMITS.max_paths
+
+
+@pytest.mark.parametrize("overlap", [0, 1])
+@pytest.mark.parametrize(("n", "max_tokens"), [(7, 2), (13, 1), (20, 3)])
+def test_paths_that_end_by_their_budget_make_room_for_those_that_wait(overlap, n, max_tokens):
+    loop, _ = new_loop(overlap)
+    loop.handle(Open(0, 0, group(n=n, max_tokens=max_tokens, seed=3)))
+    events = events_of(drain(loop), 0)
+    assert sum(isinstance(e, PathFinished) for e in events) == n
+
+
+def test_two_prompts_are_never_opened_where_no_path_of_either_could_start():
+    loop, _ = new_loop(limits=Limits(12, 4, 6, 32, 8, 200))
+    loop.handle(Open(0, 0, group(prompt=5, n=1, max_tokens=32)))
+    loop.handle(Open(1, 1, group(prompt=21, n=1, max_tokens=8)))
+    messages = drain(loop)
+    assert all(isinstance(events_of(messages, g)[-1], GroupFinished) for g in (0, 1))
+
+
+def test_a_group_that_waits_for_the_room_of_an_idle_one_starts_when_that_is_closed():
+    loop, _ = new_loop(limits=Limits(12, 4, 6, 32, 8, 200))
+    loop.handle(Open(0, 0, group(prompt=21, n=1, max_tokens=8, stays_open=True)))
+    drain(loop)
+    loop.handle(Open(1, 1, group(prompt=21, n=1, max_tokens=20)))
+    drain(loop)
+    loop.handle(CloseGroup(2, 0))
+    assert isinstance(events_of(drain(loop), 1)[-1], GroupFinished)
+
+
+def test_paths_cannot_be_added_to_a_group_that_is_closing():
+    loop, _ = new_loop()
+    loop.handle(Open(0, 0, group(n=2, stays_open=True)))
+    loop.turn()
+    loop.handle(CloseGroup(1, 0))
+    loop.handle(AddPaths(2, 0, 1))
+    messages = drain(loop)
+    assert any(isinstance(m, Refusal) and m.ticket == 2 for m in messages)
+    assert Reply(1) in messages
+
+
+def test_a_group_without_a_live_path_holds_up_nobody_and_prefills_nothing():
+    loop, runner = new_loop(limits=Limits(20, 4, 6, 32, 8, 200))
+    loop.handle(Open(0, 0, group(prompt=30, n=1, max_tokens=40)))
+    loop.handle(Open(1, 1, group(prompt=40, n=1, max_tokens=30, stays_open=True)))
+    loop.handle(Open(2, 2, group(prompt=3, n=1, max_tokens=3)))
+    loop.turn()
+    loop.handle(EndPaths(3, 1, None, FinishReason.CANCELLED))
+    messages = drain(loop)
+    assert isinstance(events_of(messages, 2)[-1], GroupFinished)
+    assert not any(len(c.ids) == 39 for p in runner.plans for c in p.chunks)
+    loop.handle(CloseGroup(4, 1))
+    drain(loop)
+    assert loop.scheduler.idle
+
+
+def test_a_close_request_goes_with_a_path_that_has_not_started():
+    loop, runner = new_loop(limits=Limits(64, 4, 1, 32, 8, 200))
+    loop.handle(Open(0, 0, group(n=2)))
+    for _ in range(3):
+        loop.turn()
+    loop.handle(CloseThinking(1, 0, None))
+    drain(loop)
+    assert [len(p.closes) for p in runner.plans if p.closes] == [1, 1]
+    second = next(p for p in runner.plans if any(a.index == 1 for a in p.admits))
+    assert second.closes == (second.admits[0].slot,)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 60), st.integers(4, 40))
+def test_the_budget_that_a_refusal_names_is_the_largest_that_fits(prompt, pages):
+    scheduler = Scheduler(Limits(pages, 4, 2, 32, 8, 10_000))
+    with pytest.raises(DoesNotFit) as refused:
+        scheduler.submit(0, group(prompt=prompt, max_tokens=5000))
+    largest = int(str(refused.value).rsplit(" ", 1)[1])
+    if largest > 0:
+        scheduler.submit(1, group(prompt=prompt, max_tokens=largest))
+    with pytest.raises(DoesNotFit):
+        scheduler.submit(2, group(prompt=prompt, max_tokens=largest + 1))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 10**6), st.integers(0, 1))
+def test_whatever_is_asked_the_loop_comes_to_rest_and_nobody_waits_beside_free_room(seed, overlap):
+    """No spin, no hang: a path that waits at rest waits only for the room of groups that their callers keep open."""
+    draw = random.Random(seed)
+    limits = Limits(draw.randint(6, 30), draw.choice([1, 2, 4]), draw.randint(1, 4), 32, 8, 400)
+    loop, _ = new_loop(overlap, limits)
+    opened: list[int] = []
+    for ticket in range(draw.randint(1, 12)):
+        if not opened or draw.random() < 0.45:
+            asked = group(
+                draw.randint(1, 40), draw.randint(1, 4), draw.randint(1, 30), seed, draw.random() < 0.5
+            )
+            loop.handle(Open(ticket, ticket, asked))
+            opened.append(ticket)
+        else:
+            target = draw.choice(opened)
+            everything = EndPaths(ticket, target, None, FinishReason.CANCELLED)
+            one = EndPaths(ticket, target, (0,), FinishReason.CANCELLED)
+            loop.handle(
+                draw.choice([AddPaths(ticket, target, 1), everything, one, CloseGroup(ticket, target)])
+            )
+        for _ in range(draw.randint(0, 3)):
+            loop.turn()
+    drain(loop)
+    while any(entry.unfinished for entry in loop.scheduler.groups.values()):
+        kept = [entry.id for entry in loop.scheduler.groups.values() if not entry.unfinished]
+        assert kept, "nobody keeps room, and yet somebody waits"
+        loop.handle(CloseGroup(1000 + kept[0], kept[0]))
+        drain(loop)
+
+
+def test_the_same_events_give_the_same_plans():
+    plans = []
+    for _ in range(2):
+        loop, runner = new_loop(1)
+        for g in range(4):
+            loop.handle(Open(g, g, group(prompt=3 + 8 * g, n=5, seed=g)))
+            loop.turn()
+        drain(loop)
+        plans.append(runner.plans)
+    assert plans[0] == plans[1]
+
+
+def test_everything_that_crosses_the_boundary_survives_serialisation():
+    loop, runner = new_loop()
+    commands = [
+        Open(0, 0, group()),
+        AddPaths(1, 0, 2),
+        CloseThinking(2, 0, (1,)),
+        CloseGroup(3, 0),
+        Shutdown(4),
+    ]
+    messages = []
+    for command in commands:
+        loop.handle(pickle.loads(pickle.dumps(command)))
+        loop.turn()
+        messages += loop.take()
+    for thing in [*commands, *messages, *runner.plans]:
+        assert pickle.loads(pickle.dumps(thing)) == thing
 
 
 def test_a_group_that_can_never_fit_is_refused_with_the_numbers():

@@ -22,7 +22,7 @@ class Oracle:
     """Forced tokens that are due."""
 
     def request_close(self) -> None:
-        self.requested = self.phase == Phase.THINKING
+        self.requested = self.phase != Phase.ANSWER
 
     def blocked(self) -> set[int]:
         """Tokens that cannot be drawn now."""

@@ -135,6 +135,15 @@ def test_a_request_closes_a_thinking_path_and_no_other(make_state: MakeState) ->
         assert run(state, 9, steps=3)[0] == expected
 
 
+def test_a_request_before_the_first_token_waits_for_the_thinking_to_open(make_state: MakeState) -> None:
+    thinking = Thinking(OPEN, CLOSE, (CLOSE, BREAK), None, 5)
+    params = SamplingParams(max_tokens=20, temperature=0.0, thinking=thinking)
+    state = make_state([params], VOCAB, phase=Phase.UNDECIDED)
+    state.request_close(0)
+    assert run(state, OPEN, steps=1)[0] == [OPEN]
+    assert run(state, 9, steps=3)[0] == [CLOSE, BREAK, 9]
+
+
 def test_a_forced_token_overrides_filters_and_penalties(make_state: MakeState) -> None:
     thinking = Thinking(OPEN, CLOSE, (CLOSE, BREAK, BREAK), 0)
     params = SamplingParams(max_tokens=20, top_k=1, frequency_penalty=2.0, presence_penalty=2.0, thinking=thinking)
