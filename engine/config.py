@@ -29,7 +29,7 @@ class EngineConfig:
     kv_tokens: int | None = None
     max_paths: int = 64
     step_tokens: int = 256
-    page_size: int = 16
+    page_size: int = 64
     overlap: int = 0
 
     def __post_init__(self) -> None:

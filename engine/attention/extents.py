@@ -72,9 +72,11 @@ class ExtentAttention:
         self._blocks, self._masked = list(shape.blocks), []
 
     def attend(self, layer: int, q: Tensor) -> Tensor:
-        out = q.new_zeros(q.shape) if self._tokens > self._rows else torch.empty_like(q)
-        if self._rows:
-            self._decode(layer, q, out)
+        rows = self._decode(layer, q[: self._rows]) if self._rows else q[:0]
+        if self._rows == self._tokens:
+            return rows
+        out = q.new_zeros(q.shape)
+        out[: self._rows] = rows.view_as(out[: self._rows])
         if self._blocks and not self._masked:
             group = q.shape[1] // self._kv_heads
             self._masked = [self._mask(block, group, q.dtype) for block in self._blocks]
@@ -84,28 +86,18 @@ class ExtentAttention:
 
     # -- decode ----------------------------------------------------------------------------------------------
 
-    def _decode(self, layer: int, q: Tensor, out: Tensor) -> None:
-        """Writes out[:rows]. Heads are viewed as [rows, kv_heads, group, head_dim]."""
-        out4 = out[: self._rows].view(self._rows, self._kv_heads, -1, self._head_dim)
-        q4 = q[: self._rows].view_as(out4)
+    def _decode(self, layer: int, q: Tensor) -> Tensor:
+        """q [rows, q_heads, head_dim] -> [rows, q_heads * head_dim]."""
+        q4 = q.view(self._rows, self._kv_heads, -1, self._head_dim)
         group = q4.shape[2]
         if group % QUERY_ROWS:
             q4 = torch.nn.functional.pad(q4, (0, 0, 0, -group % QUERY_ROWS))
-        if (
-            len(self._own) == len(self._shared) == 1
-            and self._shared[0].stop - self._shared[0].start == self._rows
-        ):
-            own, own_lse = self._call(layer, q4, self._own[0], group)
-            shared, shared_lse = self._call(layer, q4, self._shared[0], group)
-            join(own, own_lse, shared, shared_lse, out4)
-            return
-        lse = out4.new_empty(out4.shape[:-1], dtype=torch.float32)
-        for run in self._own:
-            out4[run.start : run.stop], lse[run.start : run.stop] = self._call(layer, q4, run, group)
+        parts = [self._call(layer, q4, run, group) for run in self._own]
+        out, lse = parts[0] if len(parts) == 1 else map(torch.cat, zip(*parts, strict=True))
         for run in self._shared:
             rows = slice(run.start, run.stop)
-            shared, shared_lse = self._call(layer, q4, run, group)
-            join(out4[rows], lse[rows], shared, shared_lse, out4[rows])
+            join(out[rows], lse[rows], *self._call(layer, q4, run, group), out[rows])
+        return out.flatten(1)
 
     def _call(self, layer: int, q4: Tensor, run: Run, group: int) -> tuple[Tensor, Tensor]:
         out, lse = _flash(q4[run.start : run.stop], *self._view(layer, run))

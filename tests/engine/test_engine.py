@@ -57,7 +57,7 @@ async def watch(handle: GroupHandle, seen: Seen | None = None) -> Seen:
 
 
 async def start(model: Path, **changes: object) -> AsyncEngine:
-    settings = {"threads": 2, "kv_tokens": 16_384, "max_paths": 32} | changes
+    settings = {"threads": 2, "kv_tokens": 16_384, "max_paths": 32, "page_size": 16} | changes
     return await AsyncEngine.start(EngineConfig(model, **settings))  # type: ignore[arg-type]
 
 
