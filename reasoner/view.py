@@ -82,7 +82,7 @@ class View:
     @property
     def candidates(self) -> tuple[PathView, ...]:
         """Paths that ended by themselves with an answer: those that may vote and be selected."""
-        return tuple(p for p in self.paths if p.state is PathState.ANSWERED and p.key is not None)
+        return tuple(p for p in self.paths if p.key is not None)
 
     @property
     def unjudged(self) -> tuple[PathView, ...]:

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
 from engine.types import FinishReason
 from reasoner import Reasoner
+from reasoner.actions import Action, Spawn
 from reasoner.backends.scripted import ScriptedBackend
 from reasoner.budget import Asked, Guard, Live, Room, guard, resolve
 from reasoner.errors import InvalidRequest
-from reasoner.events import BudgetExhausted, Cause, Closing, Event, ThinkingClosed
+from reasoner.events import BudgetExhausted, Cause, Closing, Event, Progress, ThinkingClosed
+from reasoner.policies.majority import Majority
+from reasoner.view import View
 from tests.reasoner.support import RIGHT, WRONG, Judge, check_bill, path, solve
+
+
+@dataclass
+class Greedy(Majority):
+    """Wants ten more paths once it runs."""
+
+    name: ClassVar[str] = "greedy"
+
+    def on(self, event: Event, view: View) -> Sequence[Action]:
+        first = isinstance(event, Progress) and len(view.paths) == self.n
+        return [Spawn(10)] if first else super().on(event, view)
+
+
+class OnClosing(Majority):
+    """Wants one more path when the problem closes."""
+
+    name: ClassVar[str] = "on_closing"
+
+    def on(self, event: Event, view: View) -> Sequence[Action]:
+        return [Spawn(1)] if isinstance(event, Closing) else super().on(event, view)
+
 
 ROOM = Room(context_left=8000, path_default=4096, thinks=True, close=2, margin=1)
 
@@ -117,6 +144,24 @@ async def test_the_close_is_announced_before_the_thinking_ends() -> None:
     assert closing.cause is Cause.BUDGET
     assert all(e.seq > closing.seq and e.forced for e in events if isinstance(e, ThinkingClosed))
     assert not any(isinstance(e, BudgetExhausted) for e in events)
+
+
+async def test_no_more_paths_start_than_can_still_answer() -> None:
+    spawned = await solve([path(WRONG, 60)], n=2, budget=300, policy=Greedy, verifier=Judge(), progress_every=4)
+    assert 3 <= len(spawned.paths) < 12
+    assert all(p.key is not None for p in spawned.paths)
+    assert any("the budget holds no answer for them" in warning for warning in spawned.warnings)
+
+
+async def test_no_path_starts_while_a_problem_closes() -> None:
+    run = Reasoner(ScriptedBackend([path(WRONG, 900)])).start("Which one?", n=2, policy=OnClosing, verifier=Judge(),
+                                                              progress_every=4)
+    while run.view.tokens < 40:
+        await asyncio.sleep(0)
+    run.finish_early()
+    result = await run.result()
+    assert len(result.paths) == 2
+    assert result.warnings == ("1 of 1 paths were not started: the budget holds no answer for them",)
 
 
 async def test_finishing_early_takes_the_answers_that_can_still_come() -> None:

@@ -14,7 +14,15 @@ from reasoner import Reasoner
 from reasoner.actions import Action, Cancel, CloseThinking, Select, Spawn, Stop, Verify
 from reasoner.backends.scripted import ScriptedBackend, ScriptedPath
 from reasoner.errors import BackendFailed, InvalidRequest
-from reasoner.events import AnswerReady, Event, PathFinished, PathStarted, ProblemFinished, Progress
+from reasoner.events import (
+    AnswerReady,
+    Cancelled,
+    Event,
+    PathFinished,
+    PathStarted,
+    ProblemFinished,
+    Progress,
+)
 from reasoner.policies.base import Policy
 from reasoner.result import Outcome
 from reasoner.view import View
@@ -202,6 +210,28 @@ async def test_a_cancelled_path_neither_votes_nor_is_verified_nor_selected() -> 
     result = await solve([path(WRONG, 10), path(RIGHT, 500)], n=2, policy=Script,
                          policy_params={"table": table}, verifier=Judge())
     assert (result.answer, result.paths[1].cancelled, result.paths[1].verdict) == (WRONG, True, None)
+
+
+async def test_a_path_that_was_cancelled_before_is_not_verified() -> None:
+    table = [(AnswerReady, 0, [Cancel((1,), "enough")]), (Cancelled, 1, [Verify(1)])]
+    judge = Judge()
+    result = await solve([path(RIGHT, 10), path(RIGHT, 500)], n=2, policy=Script, policy_params={"table": table},
+                         verifier=judge)
+    assert result.warnings == ("path 1 was cancelled: it is not verified",)
+    assert len(judge.seen) == 1
+
+
+async def test_a_policy_is_not_asked_again_after_it_said_stop() -> None:
+    asked: list[Event] = []
+
+    @dataclass
+    class Hasty(Script):
+        def on(self, event: Event, view: View) -> Sequence[Action]:
+            asked.append(event)
+            return [Spawn(2), Stop("done"), Select(path=0)]
+
+    result = await solve([path(WRONG, 10)], n=1, policy=Hasty)
+    assert (result.stop, len(result.paths), len(asked)) == ("done", 3, 1)
 
 
 async def test_paths_can_be_added_after_all_others_have_ended() -> None:

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
 
 from engine.types import FinishReason
 from reasoner import Reasoner
+from reasoner.actions import Action, Spawn, Stop
 from reasoner.backends.locate import locate, recommended
 from reasoner.errors import InvalidRequest, ModelError
+from reasoner.events import Event
 from reasoner.models import embedded_path
+from reasoner.policies.base import Capabilities, Policy
+from reasoner.problem import Task
+from reasoner.view import View
 from tests.reasoner.support import check_bill
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Rounds(Policy):
+    """One path after the other, three in all."""
+
+    name: ClassVar[str] = "rounds"
+
+    def start(self, task: Task, capabilities: Capabilities, rng: random.Random) -> Sequence[Action]:
+        return [Spawn(1)]
+
+    def on(self, event: Event, view: View) -> Sequence[Action]:
+        if not view.quiet:
+            return []
+        return [Spawn(1)] if len(view.paths) < 3 else [Stop("enough")]
+
 
 EASY = "Use 3, 7, 11 and 25 to make 56."
 HARD = "Use 13, 17, 19 and 23 to make 977."
@@ -55,6 +79,26 @@ async def test_cancelling_the_await_frees_every_page_before_it_returns(reasoner:
             await task
         stats = reasoner.stats()
         assert (stats.pages_used, stats.paths_running, stats.groups_running) == (0, 0, 0)
+
+
+async def test_finishing_early_brings_the_answers_that_can_still_come(reasoner: Reasoner) -> None:
+    run = reasoner.start(HARD, n=3, policy="majority", verifier="countdown", seed=0, path_budget=1500,
+                         answer_reserve=40, progress_every=4)
+    while run.view.tokens < 60:
+        await asyncio.sleep(0.01)
+    run.finish_early()
+    result = await run.result()
+    check_bill(result)
+    assert all(path.forced for path in result.paths)
+    assert result.answer is not None
+    assert reasoner.stats().pages_used == 0
+
+
+async def test_paths_can_be_added_when_all_others_have_ended(reasoner: Reasoner) -> None:
+    result = await reasoner.solve(HARD, n=1, policy=Rounds, verifier="countdown", seed=0, think_budget=30)
+    assert [path.index for path in result.paths] == [0, 1, 2]
+    assert len({path.thinking for path in result.paths}) > 1
+    assert result.usage.prefilled_tokens < 2 * result.usage.prompt_tokens
 
 
 async def test_a_thinking_budget_is_kept_and_an_answer_follows(reasoner: Reasoner) -> None:
