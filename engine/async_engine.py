@@ -7,6 +7,7 @@ one wake-up of the event loop a step.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import queue
 import threading
@@ -54,6 +55,9 @@ class AsyncEngine:
     async def start(cls, config: EngineConfig) -> AsyncEngine:
         """Loads the model. Raises ModelLoadError, InvalidParameter, DoesNotFit."""
         model, loop = await asyncio.to_thread(build, config)
+        # What is loaded now stays: the collector need not walk through it while steps run.
+        gc.collect()
+        gc.freeze()
         engine = cls(model, loop)
         engine._thread.start()
         return engine

@@ -74,49 +74,52 @@ class Executor:
     def _lay_out(self, plan: StepPlan) -> tuple[Tensor, Tensor, Tensor, StepShape]:
         """ids, positions and token addresses, each [tokens] int64, and who they belong to. Padding rows carry
         token 0 at position 0 and write to the padding page."""
-        slots = torch.tensor(plan.slots, dtype=torch.int64)
         rows = tuple(
             DecodeRow(i, slot, position + 1)
             for i, (slot, position) in enumerate(zip(plan.slots, plan.positions, strict=True))
         )
-        row = padded(len(rows))
+        pads = padded(len(rows)) - len(rows)
+        positions = [*plan.positions, *[0] * pads]
+        at = [self._tables.address(row.table, row.length - 1) for row in rows] + [self._pool.padding] * pads
+        prompt: list[int] = []
         blocks: list[PrefillBlock] = []
         for chunk in plan.chunks:
-            for start in range(0, len(chunk.ids), BLOCK):
-                valid = min(BLOCK, len(chunk.ids) - start)
-                blocks.append(PrefillBlock(row, chunk.table, chunk.start + start, valid))
-                row += BLOCK
-        ids = torch.zeros(row, dtype=torch.int64)
-        positions = torch.zeros(row, dtype=torch.int64)
-        at = torch.full((row,), self._pool.padding, dtype=torch.int64)
-        if rows:
-            ids[: len(rows)] = self._next_id[slots]
-            positions[: len(rows)] = torch.tensor(plan.positions)
-            at[: len(rows)] = torch.tensor([self._tables.address(r.table, r.length - 1) for r in rows])
-        prompt = [token for chunk in plan.chunks for token in chunk.ids]
-        done = 0
-        for block in blocks:
-            span = slice(block.row, block.row + block.valid)
-            ids[span] = torch.tensor(prompt[done : done + block.valid])
-            positions[span] = torch.arange(block.start, block.start + block.valid)
-            at[span] = torch.tensor(
-                [self._tables.address(block.table, block.start + t) for t in range(block.valid)]
-            )
-            done += block.valid
-        return ids, positions, at, StepShape(row, rows, tuple(blocks))
+            for start in range(chunk.start, chunk.start + len(chunk.ids), BLOCK):
+                valid = min(BLOCK, chunk.start + len(chunk.ids) - start)
+                blocks.append(PrefillBlock(len(positions), chunk.table, start, valid))
+                taken = range(start, start + valid)
+                prompt += [
+                    *chunk.ids[start - chunk.start : start - chunk.start + valid],
+                    *[0] * (BLOCK - valid),
+                ]
+                positions += [*taken, *[0] * (BLOCK - valid)]
+                at += [self._tables.address(chunk.table, position) for position in taken]
+                at += [self._pool.padding] * (BLOCK - valid)
+        ids = torch.zeros(len(positions), dtype=torch.int64)
+        torch.index_select(
+            self._next_id, 0, torch.tensor(plan.slots, dtype=torch.int64), out=ids[: len(rows)]
+        )
+        if prompt:
+            ids[len(rows) + pads :] = torch.tensor(prompt)
+        placed = torch.tensor([positions, at])
+        return ids, placed[0], placed[1], StepShape(len(positions), rows, tuple(blocks))
 
     def _sample(self, plan: StepPlan, logits: Tensor) -> StepResult:
         slots = torch.tensor(plan.slots, dtype=torch.int64)
         out = sample(self._sampler, logits, slots)
         self._next_id[slots] = out.tokens
+        packed = torch.stack(
+            (out.tokens, out.forced.long(), out.phase, out.think_count, out.generated, out.finish)
+        )
+        tokens, forced, phases, think, generated, finish = map(tuple, packed.tolist())
         return StepResult(
             plan.step,
-            tuple(out.tokens.tolist()),
-            tuple(out.forced.tolist()),
-            tuple(out.phase.tolist()),
-            tuple(out.think_count.tolist()),
-            tuple(out.generated.tolist()),
-            tuple(out.finish.tolist()),
+            tokens,
+            forced,
+            phases,
+            think,
+            generated,
+            finish,
             tuple(out.logprob.tolist()),
             tuple(map(tuple, out.top_ids.tolist())),
             tuple(map(tuple, out.top_logprobs.tolist())),

@@ -177,7 +177,7 @@ class StepLoop:
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
         rows = [
             RowResult(
-                slot, result.generated[i], result.think[i], int(result.forced[i]), reason_of(result.finish[i])
+                slot, result.generated[i], result.think[i], result.forced[i], reason_of(result.finish[i])
             )
             for i, slot in enumerate(plan.slots)
         ]
@@ -260,7 +260,7 @@ def path_tokens(result: StepResult, row: int, index: int, logprobs: int | None) 
         Phase(result.phases[row]),
         result.think[row],
         result.generated[row],
-        int(result.forced[row]),
+        result.forced[row],
         entries,
     )
 

@@ -120,17 +120,26 @@ class ExtentAttention:
     def _runs(self, segments: Iterable[tuple[int, Segment]]) -> list[Run]:
         """Merges neighbouring rows whose segments are equally long and equally far apart."""
         runs: list[Run] = []
+        start, stop, base, stride, tokens = 0, 0, 0, 0, -1  # the run in hand; tokens -1: none
         for row, segment in segments:
-            if segment.base < 0:
-                runs.append(Run(row, row + 1, -1, 0, segment.tokens, segment.at))
+            step = segment.base - (base + (row - 1 - start) * stride)
+            if (
+                segment.at is None
+                and segment.tokens == tokens
+                and row == stop
+                and step >= 0
+                and (stop - start == 1 or step == stride)
+            ):
+                stride, stop = step, row + 1
                 continue
-            last = runs[-1] if runs else None
-            if last is not None and last.at is None and last.stop == row and last.tokens == segment.tokens:
-                stride = segment.base - (last.base + (row - 1 - last.start) * last.stride)
-                if stride >= 0 and (row - last.start == 1 or stride == last.stride):
-                    runs[-1] = Run(last.start, row + 1, last.base, stride, last.tokens)
-                    continue
-            runs.append(Run(row, row + 1, segment.base, 0, segment.tokens))
+            if tokens >= 0:
+                runs.append(Run(start, stop, base, stride, tokens))
+            start, stop, base, stride, tokens = row, row + 1, segment.base, 0, segment.tokens
+            if segment.at is not None:
+                runs.append(Run(row, row + 1, -1, 0, segment.tokens, segment.at))
+                tokens = -1
+        if tokens >= 0:
+            runs.append(Run(start, stop, base, stride, tokens))
         return runs
 
     # -- prefill ---------------------------------------------------------------------------------------------

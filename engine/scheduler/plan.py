@@ -63,7 +63,7 @@ class StepResult:
 
     step: int
     tokens: tuple[int, ...] = ()
-    forced: tuple[bool, ...] = ()
+    forced: tuple[int, ...] = ()
     phases: tuple[int, ...] = ()
     think: tuple[int, ...] = ()
     generated: tuple[int, ...] = ()

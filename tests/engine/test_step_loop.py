@@ -73,7 +73,7 @@ class ScriptedRunner:
         return StepResult(
             plan.step,
             tuple(100 * self.owners[s][1] + self.generated[s] for s in plan.slots),
-            (False,) * n,
+            (0,) * n,
             (1,) * n,
             (0,) * n,
             tuple(self.generated[s] for s in plan.slots),
