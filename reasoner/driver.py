@@ -143,7 +143,8 @@ class Driver:
     async def _spawn(self, n: int) -> None:
         granted = self._keeper.grant(n, self._paths)
         if granted < n:
-            self._warn(f"{n - granted} of {n} paths were not started: the budget holds no answer for them")
+            why = "the budget holds no answer for them" if self.view.closing is None else "the problem is closing"
+            self._warn(f"{n - granted} of {n} paths were not started: {why}")
         if granted == 0:
             return
         if self._wire.is_open and Capability.ADD_PATHS not in self._plan.facts.able:

@@ -32,13 +32,14 @@ class Greedy(Majority):
         return [Spawn(10)] if first else super().on(event, view)
 
 
-class OnClosing(Majority):
-    """Wants one more path when the problem closes."""
+@dataclass
+class OnceMore(Majority):
+    """Wants one more path when the first ones have answered."""
 
-    name: ClassVar[str] = "on_closing"
+    name: ClassVar[str] = "once_more"
 
     def on(self, event: Event, view: View) -> Sequence[Action]:
-        return [Spawn(1)] if isinstance(event, Closing) else super().on(event, view)
+        return [Spawn(1)] if view.quiet and len(view.paths) == self.n else super().on(event, view)
 
 
 ROOM = Room(context_left=8000, path_default=4096, thinks=True, close=2, margin=1)
@@ -153,15 +154,11 @@ async def test_no_more_paths_start_than_can_still_answer() -> None:
     assert any("the budget holds no answer for them" in warning for warning in spawned.warnings)
 
 
-async def test_no_path_starts_while_a_problem_closes() -> None:
-    run = Reasoner(ScriptedBackend([path(WRONG, 900)])).start("Which one?", n=2, policy=OnClosing, verifier=Judge(),
-                                                              progress_every=4)
-    while run.view.tokens < 40:
-        await asyncio.sleep(0)
-    run.finish_early()
-    result = await run.result()
+async def test_no_path_starts_once_a_problem_closes_even_where_tokens_are_left() -> None:
+    result = await solve([path(WRONG, 900)], n=2, budget=300, policy=OnceMore, verifier=Judge())
+    assert result.usage.completion_tokens < 300 - result.budget.floor
     assert len(result.paths) == 2
-    assert result.warnings == ("1 of 1 paths were not started: the budget holds no answer for them",)
+    assert result.warnings == ("1 of 1 paths were not started: the problem is closing",)
 
 
 async def test_finishing_early_takes_the_answers_that_can_still_come() -> None:
