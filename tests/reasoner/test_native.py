@@ -95,7 +95,8 @@ async def test_finishing_early_brings_the_answers_that_can_still_come(reasoner: 
 
 
 async def test_paths_can_be_added_when_all_others_have_ended(reasoner: Reasoner) -> None:
-    result = await reasoner.solve(HARD, n=1, policy=Rounds, verifier="countdown", seed=0, think_budget=30)
+    result = await reasoner.solve(HARD, n=1, policy=Rounds, verifier="countdown", seed=0, path_budget=40,
+                                  answer_reserve=4)
     assert [path.index for path in result.paths] == [0, 1, 2]
     assert len({path.thinking for path in result.paths}) > 1
     assert result.usage.prefilled_tokens < 2 * result.usage.prompt_tokens
