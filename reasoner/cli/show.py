@@ -75,7 +75,7 @@ async def _demo(settings: Settings, console: Console) -> int:
     console.print(scaling_table(scaling(recordings)))
     say(
         console,
-        f"{settings.n} recorded paths a problem; other n are exact averages over all choices of n of them.",
+        f"{settings.n} recorded paths a problem; the rows are exact averages over all choices of so many of them.",
     )
     say(console, f"Peak memory {text.size(peak_memory())}, {text.seconds(time.monotonic() - begun)} in all.")
     return OK if solved else NOT_SOLVED
@@ -91,6 +91,7 @@ async def solve_all(
 ) -> int:
     """Solves one problem after the other and prints a row for each. The number of solved ones."""
     solved = spent = 0
+    started = time.monotonic()
     say(console, ROW.format("numbers", "target", "answer", "path", "tokens", "seconds"), style="bold")
     for problem in problems:
         run = reasoner.start(
@@ -115,7 +116,8 @@ async def solve_all(
                 f"  first verified answer {text.seconds(time.monotonic() - begun)} after the start",
                 style="dim",
             )
-    say(console, f"{solved} of {len(problems)} verified, {spent:,} tokens.", style="bold")
+    rate = spent / (time.monotonic() - started)
+    say(console, f"{solved} of {len(problems)} verified, {spent:,} tokens, {rate:,.0f} tok/s.", style="bold")
     return solved
 
 
@@ -166,7 +168,7 @@ def recording_of(result: Result) -> Recording:
 
 def scaling_table(estimates: Sequence[Estimate]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("paths", "solved", "tokens a problem, first verified", "if all paths end", "saved"):
+    for column in ("paths", "solved", "tokens, first verified", "tokens, all end", "saved"):
         table.add_column(column, justify="right")
     for e in estimates:
         table.add_row(
