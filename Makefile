@@ -3,8 +3,10 @@
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Empty: the newest tested Python on the path. Set it to choose: make PYTHON=/opt/python3.12 test
+# Empty: the first suitable Python on the path. To choose one: make PYTHON=/opt/python3.12 test
 PYTHON ?=
+# Examples of each property test in `make soak`, as a multiple of those in `make test`.
+SOAK   ?= 20
 
 # A folder that was moved or copied is installed again: its environment still points to the old place.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
@@ -17,7 +19,7 @@ endif
 help:
 	@echo "make demo   install into $(VENV), then solve eight problems with the embedded model"
 	@echo "make test   install into $(VENV), then every check: ruff, mypy, pytest"
-	@echo "make soak   the long fuzzing runs that make test leaves out"
+	@echo "make soak   every property test with $(SOAK) times its examples, and what make test leaves out"
 	@echo "make clean  remove $(VENV) and every cache"
 
 demo: $(STAMP)
@@ -33,7 +35,7 @@ types: $(STAMP)
 	$(BIN)/python -m mypy
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak --timeout=3600
+	$(BIN)/python -m pytest --soak $(SOAK) --timeout=7200
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
