@@ -35,7 +35,7 @@ types: $(STAMP)
 	$(BIN)/python -m mypy
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest --soak $(SOAK) --timeout=7200
+	$(BIN)/python -m pytest --soak $(SOAK) -s --timeout=7200
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

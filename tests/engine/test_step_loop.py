@@ -270,6 +270,10 @@ def test_the_budget_that_a_refusal_names_is_the_largest_that_fits(prompt, pages)
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 10**6), st.integers(0, 1))
 def test_whatever_is_asked_the_loop_comes_to_rest_and_nobody_waits_beside_free_room(seed, overlap):
+    comes_to_rest(seed, overlap)
+
+
+def comes_to_rest(seed: int, overlap: int) -> None:
     """No spin, no hang: a path that waits at rest waits only for the room of groups that their callers keep open."""
     draw = random.Random(seed)
     limits = Limits(draw.randint(6, 30), draw.choice([1, 2, 4]), draw.randint(1, 4), 32, 8, 400)
