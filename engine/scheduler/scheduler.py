@@ -175,12 +175,14 @@ class Scheduler:
         return plan
 
     def _start(self, admits: list[Admit], edits: list[PageEdit], copies: list[PageCopy]) -> None:
-        """Serves the queue in order and stops at the first that finds no room, so that nobody is overtaken."""
+        """Serves the queue in order. Nobody is overtaken by a later group that is not open yet; one that is open
+        goes on, for it may hold the very room that an earlier group, come back with new paths, is waiting for."""
+        blocked = False
         for entry in self.groups.values():
             if not self._is_wanted(entry):
                 continue
-            if entry.state is GroupState.WAITING and not self._open_prompt(entry):
-                return
+            if entry.state is GroupState.WAITING:
+                blocked = blocked or not self._open_prompt(entry)
             while entry.state is GroupState.RUNNING and entry.waiting:
                 if not self._fits(entry):
                     return

@@ -216,6 +216,12 @@ def test_a_group_that_waits_for_the_room_of_an_idle_one_starts_when_that_is_clos
     assert isinstance(events_of(drain(loop), 1)[-1], GroupFinished)
 
 
+@pytest.mark.parametrize(("seed", "overlap"), [(855, 1), (1954, 0), (7935, 1)])
+def test_a_group_that_comes_back_with_new_paths_does_not_stop_those_that_hold_its_room(seed, overlap):
+    """Histories that a soak found."""
+    comes_to_rest(seed, overlap)
+
+
 def test_paths_cannot_be_added_to_a_group_that_is_closing():
     loop, _ = new_loop()
     loop.handle(Open(0, 0, group(n=2, stays_open=True)))
