@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.config import BLOCK
 from engine.errors import InvalidParameter
-
-BLOCK = 16
 
 
 class Linear(Protocol):

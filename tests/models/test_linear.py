@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.config import BLOCK
 from engine.errors import InvalidParameter
-from engine.models.linear import BLOCK, Linear, PackedLinear, PlainLinear, linear
+from engine.models.linear import Linear, PackedLinear, PlainLinear, linear
 
 SHAPES = [(384, 768), (512, 384), (384, 1024), (1024, 384), (384, 448), (320, 768), (48, 83), (80, 48),
           (900, 77), (1024, 3072)]
