@@ -7,6 +7,7 @@ one wake-up of the event loop a step.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import itertools
 import queue
@@ -60,6 +61,8 @@ class AsyncEngine:
         gc.freeze()
         engine = cls(model, loop)
         engine._thread.start()
+        # A thread that is inside torch when the interpreter goes down aborts the process.
+        atexit.register(engine._abandon)
         return engine
 
     async def open(self, group: Group) -> GroupHandle:
@@ -86,6 +89,7 @@ class AsyncEngine:
         with suppress(EngineClosed):
             await self._ask(Shutdown(next(self._tickets)))
         await asyncio.to_thread(self._thread.join)
+        atexit.unregister(self._abandon)
 
     # -- the caller's side -----------------------------------------------------------------------------------
 
@@ -129,6 +133,11 @@ class AsyncEngine:
             events.put_nowait(EngineClosed(cause))
         self._replies.clear()
         self._events.clear()
+
+    def _abandon(self) -> None:
+        """The interpreter is going down without a `close`."""
+        self._commands.put(Shutdown(next(self._tickets)))
+        self._thread.join(timeout=10)
 
     # -- the thread's side -----------------------------------------------------------------------------------
 

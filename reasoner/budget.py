@@ -90,6 +90,11 @@ def resolve(asked: Asked, room: Room, n: int) -> Budget:
             f"a path budget of {path} tokens cannot hold an answer: closing the thinking takes {close} and "
             f"the answer reserve is {reserve}, so at least {close + reserve + 1} are needed"
         )
+    if asked.min_think > path - close - reserve:
+        raise InvalidRequest(
+            f"min_think {asked.min_think} cannot be honoured: a path of {path} tokens that keeps {reserve} for the "
+            f"answer thinks for at most {path - close - reserve}"
+        )
     return budget
 
 

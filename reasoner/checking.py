@@ -47,7 +47,9 @@ class Checker:
             return Reading()
         try:
             answer = self.extractor.extract(self._blind, candidate)
-            return Reading() if answer is None else Reading(answer, self.extractor.canonical(self._blind, answer))
+            if answer is None:
+                return Reading()
+            return Reading(_text(answer, "extract"), _text(self.extractor.canonical(self._blind, answer), "canonical"))
         except Exception as error:
             return Reading(fault=f"{self.extractor.name} failed to read an answer: {_line(error)}")
 
@@ -96,3 +98,9 @@ async def _as_coroutine(awaitable: Awaitable[Verdict]) -> Verdict:
 def _line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(value: object, method: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{method} returned {type(value).__name__}, not text")
+    return value

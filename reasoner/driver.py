@@ -75,6 +75,8 @@ class Driver:
             await uninterrupted(self._release())
         await self._judge_selected()
         self._ending.total_s = self._now()
+        if self._log.fault is not None:
+            self._warn(self._log.fault)
         result = summarise(self._plan, self._paths, self.view, self._ending, tuple(self._warnings))
         self._feed.put(ev.ProblemFinished(*self._stamp(), result))
         return result

@@ -6,6 +6,7 @@ A log is complete enough to be replayed: see `reasoner.replay`. It holds no gold
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,9 +22,15 @@ class EventLog:
     """Writes each line as it comes, so that a killed process leaves all that happened."""
 
     def __init__(self, path: Path | None, header: Mapping[str, Any]) -> None:
-        """Raises InvalidRequest where the file cannot be written. path None: nothing is written."""
+        """Raises InvalidRequest where the file cannot be written. path None: nothing is written.
+
+        fault: why writing stopped, where it did; the run goes on without its log.
+        """
+        self.fault: str | None = None
         self._file = None if path is None else _open(path)
         self._write({"log": LOG_VERSION, **header})
+        if self.fault is not None:
+            raise InvalidRequest(self.fault)
 
     def event(self, event: Event) -> None:
         self._write(event_to_json(event))
@@ -37,12 +44,17 @@ class EventLog:
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
             self._file = None
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(dumps(line) + "\n")
+            try:
+                self._file.write(dumps(line) + "\n")
+            except OSError as error:
+                self.fault = f"the event log {self._file.name} cannot be written: {error.strerror}"
+                self.close()
 
 
 def _open(path: Path) -> TextIO:

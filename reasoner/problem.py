@@ -31,6 +31,11 @@ class Problem:
     def __post_init__(self) -> None:
         if not self.messages or not self.messages[-1].content.strip():
             raise InvalidRequest("the problem is empty")
+        for message in self.messages:
+            try:
+                message.content.encode()
+            except UnicodeEncodeError:
+                raise InvalidRequest("the problem is not valid Unicode text") from None
 
     @property
     def prompt(self) -> str:

@@ -77,7 +77,7 @@ def resolve(
         sampling=samplings.resolve(backend.facts.sampling, sampling),
         seed=seed_of(seed),
         stop=stops_of(stop),
-        events=None if events is None else Path(events),
+        events=path_of(events),
         progress_every=progress_every,
         keep_thinking=keep_thinking,
         warnings=warnings_of(answer, judge),
@@ -153,8 +153,14 @@ def seed_of(seed: int | None) -> int:
     return seed
 
 
+def path_of(events: str | Path | None) -> Path | None:
+    if events is None or isinstance(events, (str, Path)):
+        return None if events is None else Path(events)
+    raise InvalidRequest(f"events must name a file, got {events!r}")
+
+
 def stops_of(stop: str | Sequence[str]) -> tuple[str, ...]:
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    stops = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, Sequence) else (None,)
     if any(not isinstance(text, str) or not text for text in stops):
         raise InvalidRequest("a stop string must be a text that is not empty")
     return stops

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import (
     AsyncIterator,
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from engine.types import EngineStats
 from reasoner.backends.protocol import ModelCard
+from reasoner.errors import BackendFailed
 from reasoner.events import Event
 from reasoner.options import Options
 from reasoner.problem import Problem
@@ -69,7 +71,9 @@ class SyncReasoner:
             while (event := self._call(_next(events))) is not None:
                 yield event
         finally:
-            self._call(_closed(events))
+            # Nobody is left to answer when the interpreter goes down with an iterator open.
+            if not self._loop.is_closed() and not sys.is_finalizing():
+                self._call(_closed(events))
 
     def close(self) -> None:
         """Idempotent."""
@@ -85,6 +89,9 @@ class SyncReasoner:
         self.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise BackendFailed("the reasoner is closed")
         done = threading.Event()
         outcome: list[asyncio.Task[T]] = []
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -89,12 +91,39 @@ class FunctionVerifier:
             if inspect.iscoroutinefunction(self.function):
                 result = await self.function(**arguments)
             else:
-                result = await asyncio.to_thread(self.function, **arguments)
+                result = await _in_thread(self.function, arguments)
                 if inspect.isawaitable(result):
                     result = await result
             return verdict_of(result, answer)
         except Exception as fault:
             return unknown(f"{self.name} raised {type(fault).__name__}: {fault}"[:300], answer=answer)
+
+
+async def _in_thread(function: VerifierFunction, arguments: dict[str, Any]) -> Any:
+    """The result of a function that may block. Its thread is a daemon: one that hangs holds up neither the loop's
+    shared threads nor the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def tell(result: object, fault: Exception | None) -> None:
+        if future.done():
+            return
+        if fault is not None:
+            future.set_exception(fault)
+        else:
+            future.set_result(result)
+
+    def work() -> None:
+        result, fault = None, None
+        try:
+            result = function(**arguments)
+        except Exception as error:
+            fault = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, result, fault)
+
+    threading.Thread(target=work, name=f"verifier {_name_of(function)}", daemon=True).start()
+    return await future
 
 
 def verdict_of(result: object, answer: str | None) -> Verdict:

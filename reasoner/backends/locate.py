@@ -26,6 +26,8 @@ def locate(model: str | Path | None) -> Path:
     """
     if model is None or model == EMBEDDED:
         return embedded_path()
+    if not str(model).strip():
+        raise ModelError("the name of the model is empty")
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder
@@ -40,9 +42,11 @@ def recommended(folder: Path) -> tuple[Sampling, int | None]:
     if not path.is_file():
         return Sampling(), _path_tokens(folder, {})
     try:
-        config: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        config: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} must hold a JSON object")
     if not config.get("do_sample", True):
         # Greedy paths would all be the same one.
         return Sampling(), _path_tokens(folder, config)

@@ -146,6 +146,7 @@ class NativeSession:
         self._phase = tokenizer.opening_phase(request.prompt.ids)
         self._texts: dict[int, PathText] = {}
         self._injected: dict[int, int] = {}
+        self._stopped: set[int] = set()
 
     async def events(self) -> AsyncIterator[SessionEvent]:
         with _running():
@@ -156,6 +157,7 @@ class NativeSession:
                         yield Advanced(tuple(map(self._advance, paths, deltas)))
                         for path, delta in zip(paths, deltas, strict=True):
                             if delta.stop_hit is not None:
+                                self._stopped.add(path.index)
                                 await self._handle.finish(path.index, FinishReason.STOP_STRING)
                     case PathFinished():
                         yield self._end(event)
@@ -196,7 +198,9 @@ class NativeSession:
         text = self._text(event.index)
         text.finish()
         usage = event.usage
-        return PathEnded(event.index, event.reason, usage.think, usage.generated, usage.injected, text.thinking,
+        cut = event.index in self._stopped and event.reason in (FinishReason.EOS, FinishReason.LENGTH)
+        reason = FinishReason.STOP_STRING if cut else event.reason
+        return PathEnded(event.index, reason, usage.think, usage.generated, usage.injected, text.thinking,
                          text.answer, text.closed, event.message)
 
 

@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not getattr(args, "reports_packages", False):
             packages.check()
         code = int(args.run(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return ABORTED
@@ -59,6 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe has left. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ABORTED
+    except OSError as error:
+        print("reasoner: error: the output cannot be written:", error.strerror, file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return WRONG_USE
     except Exception as error:
         if not _is_typed(error):
             raise

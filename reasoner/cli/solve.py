@@ -152,7 +152,16 @@ def _output(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     from reasoner.cli import race
 
-    return race.run(order(args, sys.stdin.read() if args.text == "-" else args.text))
+    return race.run(order(args, _standard_input() if args.text == "-" else args.text))
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise InvalidRequest("standard input is closed")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise InvalidRequest("the problem is not valid Unicode text") from None
 
 
 def order(args: argparse.Namespace, text: str) -> Order:
