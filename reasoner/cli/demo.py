@@ -10,7 +10,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "demo",
         help="solve eight held-out problems with the embedded model",
         description="Solve eight held-out problems with 16 paths each, then show how the share solved and the "
-        "tokens move with the number of paths. Takes two to three minutes on two cores.",
+        "tokens move with the number of paths. Takes a few minutes on two cores.",
     )
     parser.set_defaults(run=run)
 

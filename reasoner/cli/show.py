@@ -31,19 +31,26 @@ PROMPT_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """path_budget: tokens of a path while solving. recorded_budget: while recording, where all paths end."""
+    """path_budget: tokens of a path while solving, one problem after the other.
+
+    recorded_budget: tokens of a path while recording, where all paths end; together: problems recorded at a
+    time, because a step over more paths reads the weights no more often.
+    """
 
     task_set: str = "countdown4_128"
     problems: int = 8
     n: int = 16
     path_budget: int = 2048
     recorded_budget: int = 1024
+    together: int = 4
     seed: int = 0
 
     @property
     def kv_tokens(self) -> int:
         """Room for all paths at once, and no more: the demo stays small on machines that have more to give."""
-        return self.n * (self.path_budget + PROMPT_TOKENS)
+        solving = self.n * (self.path_budget + PROMPT_TOKENS)
+        recording = self.together * self.n * (self.recorded_budget + PROMPT_TOKENS)
+        return max(solving, recording)
 
 
 def run(settings: Settings) -> int:
@@ -142,20 +149,22 @@ def row(problem: Problem, result: Result) -> str:
 async def record_all(
     reasoner: Reasoner, problems: Sequence[Problem], verifier: str, settings: Settings, console: Console
 ) -> list[Recording]:
-    """One recording a problem. Another seed than the solving's: a fresh sample."""
+    """One recording a problem, a few problems at a time. Another seed than the solving's: a fresh sample."""
     recordings: list[Recording] = []
     with console.status("") as status:  # shows on a terminal only
-        for problem in problems:
-            status.update(f"problem {len(recordings) + 1} of {len(problems)}")
-            result = await reasoner.solve(
-                problem,
+        for first in range(0, len(problems), settings.together):
+            some = problems[first : first + settings.together]
+            status.update(f"{len(some) * settings.n} paths on problems {first + 1} to {first + len(some)}")
+            results = await reasoner.batch(
+                some,
+                concurrency=settings.together,
                 policy="best_of_n",
                 n=settings.n,
                 verifier=verifier,
                 path_budget=settings.recorded_budget,
                 seed=settings.seed + 1,
             )
-            recordings.append(recording_of(result))
+            recordings += map(recording_of, results)
     return recordings
 
 
