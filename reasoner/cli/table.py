@@ -109,19 +109,19 @@ def _verdict_style(verdict: str) -> str:
 
 
 def footer(board: Board) -> Text:
-    """Votes, tokens spent and saved, pages, time: one line."""
+    """Tokens spent and saved, pages, time, votes: one line."""
     spent = f"{text.count(board.spent)} tokens spent"
     if board.budget is not None:
         spent = f"{text.count(board.spent)} of {text.count(board.budget)} tokens spent"
     parts = [spent]
     if board.saved:
         parts.append(f"up to {text.count(board.saved)} saved")
-    if board.votes:
-        parts.append("votes " + votes(board.votes))
     if board.pages_used is not None:
         total = "" if board.pages_total is None else f" of {text.count(board.pages_total)}"
         parts.append(f"pages {text.count(board.pages_used)}{total}")
     parts += [f"{board.rate:,.0f} tok/s", text.seconds(board.elapsed)]
+    if board.votes:
+        parts.append("votes " + votes(board.votes))  # last, because answers can be long
     return Text("  ".join(parts), style="bold", overflow="ellipsis", no_wrap=True)
 
 
