@@ -167,6 +167,10 @@ def stops_of(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def warnings_of(answer: str | None, judge: Verifier | None) -> tuple[str, ...]:
-    if answer is None or judge is None or judge.needs_gold:
+    if answer is None:
+        return ()
+    if judge is None:
+        raise InvalidRequest("a known answer was given, but no verifier to compare with it: name one")
+    if judge.needs_gold:
         return ()
     return (f"the known answer was not used: verifier {judge.name!r} judges without one",)

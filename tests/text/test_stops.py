@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import InvalidParameter
@@ -51,6 +51,7 @@ def test_equals_the_definition_for_any_split(text: str, stops: list[str], cuts: 
 def test_random_unicode_stops_through_a_tokenizer(kind: str, text: str, at: int, stop: str, after: str) -> None:
     tokenizer = KINDS[kind]()
     text = text[:at] + stop + after
+    assume("<" not in text)  # the text of a special token is encoded as that token, which has no text
     detokenizer = tokenizer.detokenizer()
     ids = tokenizer.encode(text)
     deltas = [*(detokenizer.push([token]) for token in ids), detokenizer.flush()]
