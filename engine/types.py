@@ -7,7 +7,7 @@ boundary between the caller and the step loop.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from engine.errors import InvalidParameter
@@ -249,4 +249,3 @@ class EngineStats:
     tokens_prefilled: int = 0
     step_seconds: float = 0.0  # mean of the last steps
     kv_bytes: int = 0  # of the pages in use
-    extra: dict[str, float] = field(default_factory=dict)
