@@ -24,6 +24,19 @@ class FinishReason(StrEnum):
     ERROR = "error"  # the engine failed; the message is in the event
 
 
+class Statistic(StrEnum):
+    """What a path may be measured by on the way, of the raw distribution: before penalties, bias, temperature and
+    filters. Forced tokens count in none but ENTROPY.
+
+    Confidence of a token: minus the mean log-probability of the 20 most likely tokens (DeepConf, arXiv 2508.15260).
+    """
+
+    LOGPROB_SUM = "logprob_sum"  # log-probabilities of the sampled tokens so far, in nats
+    ENTROPY = "entropy"  # of the newest token's distribution, in nats
+    CONFIDENCE = "confidence"  # mean over the last `window` tokens, or over all while there are fewer
+    LOWEST_CONFIDENCE = "lowest_confidence"  # smallest mean of a full window so far; inf before the first
+
+
 class Phase(IntEnum):
     """Where a path is between its prompt and its answer."""
 
@@ -39,7 +52,8 @@ class Thinking:
     open_id, close_id: the single tokens around the thinking. close_ids: what a forced close injects (starts
     with close_id). max_tokens, min_tokens: bounds on tokens inside the thinking, markers not counted.
     answer_reserve: tokens of the path's budget kept for the answer: thinking is closed by force when only the
-    close and this many tokens are left.
+    close and this many tokens are left. hold: the path stands still when its thinking has ended, natural or
+    forced, until it is resumed; it keeps its pages.
     """
 
     open_id: int
@@ -48,6 +62,7 @@ class Thinking:
     max_tokens: int | None = None
     min_tokens: int = 0
     answer_reserve: int = 0
+    hold: bool = False
 
     def __post_init__(self) -> None:
         _integers("close_ids", self.close_ids)
@@ -69,11 +84,13 @@ class Thinking:
 class SamplingParams:
     """How each path of a group samples. Budgets are in generated tokens, thinking and answer together.
 
-    Order of application (as in the Hugging Face processors): penalties, temperature, top-k, top-p, min-p.
+    Order of application (as in the Hugging Face processors): penalties, bias, temperature, top-k, top-p, min-p.
     temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 are off. repetition_penalty counts prompt and
     generated tokens; presence and frequency penalties count generated tokens only (OpenAI's definition).
     logprobs: None for none, 0 for the sampled token's, k for the k most likely beside it (of the raw
-    distribution, before penalties, temperature and filters).
+    distribution, before penalties, bias, temperature and filters). logit_bias: (token, value) pairs, values in
+    [-100, 100] as OpenAI has it. statistics: what each step reports of the path, see `Statistic`; window: tokens
+    that a confidence is averaged over.
     """
 
     max_tokens: int
@@ -87,10 +104,13 @@ class SamplingParams:
     stop_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    statistics: tuple[Statistic, ...] = ()
+    window: int = 2048
     thinking: Thinking | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "top_k"):
+        for name in ("max_tokens", "top_k", "window"):
             _integers(name, (getattr(self, name),))
         _integers("logprobs", () if self.logprobs is None else (self.logprobs,))
         _integers("stop_ids", self.stop_ids)
@@ -110,6 +130,10 @@ class SamplingParams:
             f"logprobs must lie in [0, {MAX_LOGPROBS}]",
             self.logprobs,
         )
+        _require(1 <= self.window <= MAX_WINDOW, f"window must lie in [1, {MAX_WINDOW}]", self.window)
+        _bias(self.logit_bias)
+        if not all(isinstance(one, Statistic) for one in self.statistics):
+            raise InvalidParameter(f"statistics must be of {', '.join(Statistic)}, got {self.statistics!r}")
         if self.thinking is not None:
             need = len(self.thinking.close_ids) + self.thinking.answer_reserve
             _require(
@@ -121,6 +145,8 @@ class SamplingParams:
 
 
 MAX_LOGPROBS = 20
+MAX_WINDOW = 2048  # tokens of a confidence window: each costs every path four bytes
+MAX_BIAS = 512  # tokens of one logit_bias
 MAX_PATHS = 4096  # of one group: each costs the step loop a record
 PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 
@@ -142,6 +168,16 @@ def _number(name: str, value: object) -> None:
         raise InvalidParameter(f"{name} must be a finite number, got {value!r}")
 
 
+def _bias(pairs: object) -> None:
+    if not isinstance(pairs, tuple) or len(pairs) > MAX_BIAS:
+        raise InvalidParameter(f"logit_bias must be a tuple of at most {MAX_BIAS} (token, value) pairs")
+    _integers("tokens of logit_bias", tuple(pair[0] for pair in pairs))
+    for _, value in pairs:
+        _number("a value of logit_bias", value)
+        _require(-100 <= value <= 100, "a value of logit_bias must lie in [-100, 100]", value)
+    _require(len({pair[0] for pair in pairs}) == len(pairs), "logit_bias must name each token once", pairs)
+
+
 def check_count(n: int) -> None:
     """Raises InvalidParameter unless n is a number of paths that one group may have."""
     _integers("n", (n,))
@@ -155,6 +191,8 @@ class Group:
     seed: with a path's index and a position it determines every random number of that path.
     first_index: index of the first path; paths added later continue the numbering.
     stays_open: the group ends only when it is closed, so that paths can be added after all others have ended.
+    watched: somebody may act on a token of it (a stop string, a verifier, a policy), so that at most one step runs
+    ahead of what the caller knows; otherwise several may be queued at once.
     """
 
     prompt_ids: tuple[int, ...]
@@ -163,6 +201,7 @@ class Group:
     seed: int = 0
     first_index: int = 0
     stays_open: bool = False
+    watched: bool = True
 
     def __post_init__(self) -> None:
         _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))
@@ -184,7 +223,8 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class PathTokens:
-    """Tokens that one step committed to one path. injected: how many of them the budget forced."""
+    """Tokens that one step committed to one path. injected: how many of them the budget forced. phase, think_tokens,
+    generated and statistics are those after the last of them; statistics in the order they were asked for."""
 
     index: int
     ids: tuple[int, ...]
@@ -193,6 +233,7 @@ class PathTokens:
     generated: int  # so far, all
     injected: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
+    statistics: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +254,14 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class PathHeld:
+    """The path's thinking has ended and it waits to be resumed, cancelled or finished."""
+
+    index: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class PathFinished:
     index: int
     reason: FinishReason
@@ -230,7 +279,7 @@ class GroupFinished:
     usage: PathUsage
 
 
-GroupEvent = Committed | PathFinished | GroupFinished
+GroupEvent = Committed | PathHeld | PathFinished | GroupFinished
 
 
 @dataclass(frozen=True, slots=True)
