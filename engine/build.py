@@ -11,6 +11,9 @@ from engine.config import BLOCK, EngineConfig, available_memory, pool_pages
 from engine.errors import InvalidParameter
 from engine.loop import StepLoop
 
+# The machine is not the engine's alone: of the memory that is free, the KV pool takes a quarter.
+CPU_POOL_SHARE = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
@@ -51,7 +54,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     device = torch.device(config.device)
     model = Transformer.load(path, spec, dtype, device)
     token_bytes = spec.kv_bytes_per_token(dtype)
-    pages = pool_pages(config, token_bytes, available_memory(), context)
+    pages = pool_pages(config, token_bytes, available_memory(), CPU_POOL_SHARE, context)
     pool = KVPool(
         layers=spec.layers,
         kv_heads=spec.kv_heads,
@@ -65,9 +68,12 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     attention = ExtentAttention(pool, tables, block=BLOCK)
     sampler = SamplerState(config.max_paths, spec.vocab, device, spec.eos_ids)
     executor = Executor(model, pool, tables, attention, sampler, config.max_paths)
-    limits = Limits(pages, config.page_size, config.max_paths, config.step_tokens, BLOCK, context)
+    limits = Limits(pages, config.page_size, config.max_paths, config.tokens_per_step, BLOCK, context)
     loop = StepLoop(
-        Scheduler(limits), executor, overlap=config.overlap, kv_bytes_per_page=token_bytes * config.page_size
+        Scheduler(limits),
+        executor,
+        overlap=config.steps_in_flight,
+        kv_bytes_per_page=token_bytes * config.page_size,
     )
     info = ModelInfo(
         path.name,

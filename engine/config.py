@@ -9,17 +9,30 @@ from pathlib import Path
 from engine.errors import DoesNotFit, InvalidParameter
 
 DTYPES = ("auto", "float32", "bfloat16")
+DEVICES = ("cpu", "cuda")
+WEIGHTS = ("checkpoint", "random")
 
 # Rows of a linear layer's block on the CPU: one fixed size, so that no row's bits depend on its neighbours.
+# Prompt chunks are cut at multiples of it on every device.
 BLOCK = 16
+
+# Page size of the GPU's attention kernels: the one that all of them share.
+GPU_PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """model: a Hugging Face folder. dtype auto: float32 on the CPU. threads: None for all cores.
-    context_length: None for the model's own. kv_tokens: size of the KV pool, None for what memory allows.
-    max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
-    prompt chunks together. page_size: tokens of a page. overlap: steps in flight while the host works (0 or 1)."""
+    """model: a Hugging Face folder. dtype auto: float32 on the CPU, bfloat16 on a GPU. threads: of the CPU's kernels,
+    None for all cores. context_length: None for the model's own. kv_tokens: size of the KV pool, None for what memory
+    allows. max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
+    prompt chunks together; None: 256 on the CPU, 2,048 more than max_paths on a GPU. page_size: tokens of a page.
+    overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps that may
+    be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. weights: random makes a
+    model of the folder's shape without its tensors, for measurements.
+
+    On a GPU only. capture_sizes: rows of the decode steps that are captured as CUDA graphs; None: what max_paths can
+    run. enforce_eager: the same kernels, launched one by one. batch_invariant: a path's tokens do not depend on what
+    runs beside it, at a price. memory_share: part of the device's memory that the engine may use."""
 
     model: str | Path
     dtype: str = "auto"
@@ -28,16 +41,25 @@ class EngineConfig:
     context_length: int | None = None
     kv_tokens: int | None = None
     max_paths: int = 64
-    step_tokens: int = 256
+    step_tokens: int | None = None
     page_size: int = 64
-    overlap: int = 0
+    overlap: int | None = None
+    queue_steps: int | None = None
+    weights: str = "checkpoint"
+    capture_sizes: tuple[int, ...] | None = None
+    enforce_eager: bool = False
+    batch_invariant: bool = False
+    memory_share: float = 0.92
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InvalidParameter(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
-        if self.device != "cpu":
-            raise InvalidParameter(f"device must be 'cpu' in this version, got {self.device!r}")
-        if self.overlap not in (0, 1):
+        for name, chosen, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("device", self.device, DEVICES),
+            ("weights", self.weights, WEIGHTS),
+        ):
+            if chosen not in known:
+                raise InvalidParameter(f"{name} must be one of {', '.join(known)}, got {chosen!r}")
+        if self.overlap not in (None, 0, 1):
             raise InvalidParameter(f"overlap must be 0 or 1, got {self.overlap}")
         for name, value in (
             ("threads", self.threads),
@@ -45,23 +67,75 @@ class EngineConfig:
             ("kv_tokens", self.kv_tokens),
             ("max_paths", self.max_paths),
             ("page_size", self.page_size),
+            ("queue_steps", self.queue_steps),
         ):
             if value is not None and value < 1:
                 raise InvalidParameter(f"{name} must be >= 1, got {value}")
         least = -(-self.max_paths // BLOCK) * BLOCK + BLOCK
-        if self.step_tokens < least:
+        if self.tokens_per_step < least:
             raise InvalidParameter(
                 f"step_tokens must be >= {least} for {self.max_paths} paths and a block of prompt, "
                 f"got {self.step_tokens}"
             )
+        if self.on_gpu:
+            self._check_gpu()
+        else:
+            self._refuse_gpu_fields()
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "cuda"
+
+    @property
+    def tokens_per_step(self) -> int:
+        if self.step_tokens is not None:
+            return self.step_tokens
+        return 2048 + -(-self.max_paths // BLOCK) * BLOCK if self.on_gpu else 256
+
+    @property
+    def steps_in_flight(self) -> int:
+        return self.overlap if self.overlap is not None else int(self.on_gpu)
+
+    @property
+    def steps_queued(self) -> int:
+        return self.queue_steps if self.queue_steps is not None else (8 if self.on_gpu else 1)
+
+    def _check_gpu(self) -> None:
+        if self.dtype == "float32":
+            raise InvalidParameter("dtype must be bfloat16 on a GPU: its attention kernels have no float32")
+        if self.page_size != GPU_PAGE:
+            raise InvalidParameter(f"page_size must be {GPU_PAGE} on a GPU, got {self.page_size}")
+        if self.threads is not None:
+            raise InvalidParameter("threads is a setting of the CPU engine")
+        if not 0 < self.memory_share <= 1:
+            raise InvalidParameter(f"memory_share must lie in (0, 1], got {self.memory_share}")
+        sizes = self.capture_sizes
+        if sizes is not None and self.enforce_eager:
+            raise InvalidParameter("enforce_eager captures nothing: leave capture_sizes out")
+        if sizes is not None and (not sizes or min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
+            raise InvalidParameter(f"capture_sizes must be ascending numbers of rows, got {sizes}")
+
+    def _refuse_gpu_fields(self) -> None:
+        for name, given in (
+            ("capture_sizes", self.capture_sizes is not None),
+            ("enforce_eager", self.enforce_eager),
+            ("batch_invariant", self.batch_invariant),
+        ):
+            if given:
+                raise InvalidParameter(
+                    f"{name} is a setting of the GPU engine; the CPU engine has no graphs "
+                    "and is batch-invariant always"
+                )
 
 
-def pool_pages(config: EngineConfig, bytes_per_token: int, available_bytes: int, context_length: int) -> int:
-    """Pages of the KV pool: what was asked for, else a quarter of the free memory, never more than max_paths
+def pool_pages(
+    config: EngineConfig, bytes_per_token: int, available_bytes: int, share: float, context_length: int
+) -> int:
+    """Pages of the KV pool: what was asked for, else that share of the available bytes, never more than max_paths
     paths of a full context can use. Raises DoesNotFit with the numbers."""
     most = config.max_paths * context_length
     if config.kv_tokens is None:
-        tokens = min(most, available_bytes // 4 // bytes_per_token)
+        tokens = min(most, int(available_bytes * share) // bytes_per_token)
     else:
         tokens = config.kv_tokens
     need = tokens * bytes_per_token
