@@ -1,0 +1,115 @@
+"""Query and key norm, rotary embedding and the write into the paged cache, in one pass over the qkv product.
+
+One program a token and head. Heads pair dimension j with j + D/2, as checkpoints have it. Norm and rotation are
+float32; queries are rounded once, keys and values as they enter the cache.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from engine.kernels.launch import launch_on, wait_for_previous
+
+
+@triton.jit(do_not_specialize=["table_width", "page_stride", "kv_stride"])
+def _rope_cache(
+    qkv,
+    q_norm,
+    k_norm,
+    cos,
+    sin,
+    tables,
+    positions,
+    block_table,
+    q_out,
+    cache,
+    table_width,
+    page_stride,
+    kv_stride,
+    eps,
+    Q_HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    PAGE: tl.constexpr,
+    NORM: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    token = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    half: tl.constexpr = D // 2
+    at = tl.arange(0, half)
+    wait_for_previous(PDL)
+    position = tl.load(positions + token)
+    row = tl.load(tables + token).to(tl.int64)
+    page = tl.load(block_table + row * table_width + position // PAGE).to(tl.int64)
+    source = qkv + (token * (Q_HEADS + 2 * KV_HEADS) + head) * D
+    x = tl.load(source + at).to(tl.float32)
+    y = tl.load(source + half + at).to(tl.float32)
+    is_query = head < Q_HEADS
+    if head < Q_HEADS + KV_HEADS:
+        if NORM:
+            scale = tl.rsqrt((tl.sum(x * x, 0) + tl.sum(y * y, 0)) / D + eps)
+            weight = q_norm if is_query else k_norm
+            x = x * scale * tl.load(weight + at).to(tl.float32)
+            y = y * scale * tl.load(weight + half + at).to(tl.float32)
+        c = tl.load(cos + position.to(tl.int64) * half + at)
+        s = tl.load(sin + position.to(tl.int64) * half + at)
+        x, y = x * c - y * s, y * c + x * s
+    if is_query:
+        target = q_out + (token * Q_HEADS + head) * D
+        tl.store(target + at, x.to(q_out.dtype.element_ty))
+        tl.store(target + half + at, y.to(q_out.dtype.element_ty))
+    else:
+        which = (head - Q_HEADS) // KV_HEADS
+        kv_head = (head - Q_HEADS) % KV_HEADS
+        slot = (position % PAGE) * KV_HEADS + kv_head
+        target = cache + page * page_stride + which * kv_stride + slot * D
+        tl.store(target + at, x.to(cache.dtype.element_ty))
+        tl.store(target + half + at, y.to(cache.dtype.element_ty))
+
+
+def rope_cache(
+    qkv: Tensor,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    rotation: tuple[Tensor, Tensor],
+    tables: Tensor,
+    positions: Tensor,
+    block_table: Tensor,
+    cache: Tensor,
+    q_out: Tensor,
+) -> None:
+    """Turns queries into q_out [T, Hq, D]; writes keys and values where each token's table says.
+
+    qkv [T, (Hq + 2 Hkv) * D], contiguous. norms: weights [D] of query and key norm, None for models without.
+    rotation: cos and sin [context, D / 2] float32. tables, positions [T] int32: row of the block table and position
+    of each token. block_table [rows, pages] int32. cache [pages, 2, page, Hkv, D]: one layer's view, pages apart.
+    """
+    tokens, q_heads, d = q_out.shape
+    _, _, page, kv_heads, _ = cache.shape
+    q_norm, k_norm = norms if norms is not None else (q_out, q_out)
+    _rope_cache[(tokens, q_heads + 2 * kv_heads)](
+        qkv,
+        q_norm,
+        k_norm,
+        rotation[0],
+        rotation[1],
+        tables,
+        positions,
+        block_table,
+        q_out,
+        cache,
+        block_table.shape[1],
+        cache.stride(0),
+        cache.stride(1),
+        eps,
+        Q_HEADS=q_heads,
+        KV_HEADS=kv_heads,
+        D=d,
+        PAGE=page,
+        NORM=norms is not None,
+        num_warps=1,
+        **launch_on(qkv.device).options(),
+    )

@@ -1,0 +1,45 @@
+"""KV pages on a GPU: [page, layer, K|V, token, kv head, head_dim].
+
+All layers of a page lie together, so that a page is one copy for forks, offload and transfer; a layer is a strided
+view, which the attention kernels read at the same speed. One page more than the allocator knows, `padding`, takes
+the writes of rows that stand for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from engine.kv.edits import PageCopy
+
+_COPIES_AT_ONCE = 64  # each passes through a temporary of its size
+
+
+class DevicePool:
+    def __init__(
+        self,
+        *,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        pages: int,
+        page_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.page_size = page_size
+        self.padding = pages
+        self.data = torch.empty(
+            pages + 1, layers, 2, page_size, kv_heads, head_dim, dtype=dtype, device=device
+        )
+        self.data[self.padding].zero_()  # read by padded rows: garbage there could be NaN
+        self.layers = [self.data[:, layer] for layer in range(layers)]
+        """One view a layer, [pages, 2, page, kv_heads, head_dim]."""
+
+    def copy(self, copies: Sequence[PageCopy]) -> None:
+        """Whole pages: what lies behind a copy's tokens is overwritten before it is read."""
+        for start in range(0, len(copies), _COPIES_AT_ONCE):
+            some = copies[start : start + _COPIES_AT_ONCE]
+            pairs = torch.tensor([[c.source, c.target] for c in some]).to(self.data.device, non_blocking=True)
+            self.data.index_copy_(0, pairs[:, 1], self.data.index_select(0, pairs[:, 0]))
