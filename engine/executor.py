@@ -1,11 +1,15 @@
 """Runs step plans on the CPU: pages, tables, one forward pass over rows and chunks, sampling.
 
 The executor keeps what the device would keep: tables, each slot's next input token, the sampler's state. It
-decides nothing: a plan tells it everything, and its results tell the scheduler everything.
+decides nothing: a plan tells it everything, and its results tell the scheduler everything. A row that stands still
+(finished or held) is not computed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +18,21 @@ from engine.config import BLOCK
 from engine.kv.pool import KVPool
 from engine.kv.tables import BlockTables
 from engine.models.transformer import Transformer
-from engine.sampling.sampler import sample
+from engine.sampling.sampler import SampleOutput, sample
 from engine.sampling.state import SamplerState
+from engine.sampling.stops import FinishCode
 from engine.sampling.thinking import opening_phase
-from engine.scheduler.plan import StepPlan, StepResult
+from engine.scheduler.plan import Ints, Pending, StepPlan, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The CPU has nothing in flight: a step is over when it has been launched."""
+
+    outcome: StepResult
+
+    def result(self) -> StepResult:
+        return self.outcome
 
 
 class Executor:
@@ -36,12 +51,41 @@ class Executor:
         self._slots = slots
 
     @torch.inference_mode()
-    def run(self, plan: StepPlan) -> StepResult:
+    def launch(self, plan: StepPlan) -> Pending:
         """Raises whatever the step raises; the loop turns that into the end of every path."""
         self._apply(plan)
-        if plan.empty:
-            return StepResult(plan.step)
-        ids, positions, at, shape = self._lay_out(plan)
+        slots = torch.tensor(plan.slots, dtype=torch.int64)
+        result = self._blank(plan)
+        for repetition in range(plan.repeat):
+            running = (self._sampler.read(slots)[0].finish == FinishCode.RUNNING).nonzero()[:, 0]
+            if not (len(running) or plan.chunks):
+                break
+            logits = self._forward(plan, running.tolist(), repetition)
+            if len(running):
+                out = sample(self._sampler, logits, slots[running])
+                self._next_id[slots[running]] = out.tokens
+                record(result, repetition, running.numpy(), out)
+        if plan.slots:
+            after = self._sampler.read(slots)[0]
+            result.phase[:], result.think[:] = after.phase.numpy(), after.think_count.numpy()
+            result.generated[:], result.finish[:] = after.generated.numpy(), after.finish.numpy()
+        return Done(result)
+
+    def _blank(self, plan: StepPlan) -> StepResult:
+        shape, needs = (plan.repeat, len(plan.slots)), self._sampler.needs
+        result = StepResult.blank(plan.step, *shape)
+        if not needs.logprobs:
+            return result
+        return replace(
+            result,
+            logprobs=np.zeros(shape, np.float32),
+            top_ids=np.zeros((*shape, needs.top_logprobs), np.int32),
+            top_logprobs=np.zeros((*shape, needs.top_logprobs), np.float32),
+        )
+
+    def _forward(self, plan: StepPlan, running: list[int], repetition: int) -> Tensor:
+        """Logits [running rows, vocab] of one pass over these rows of the plan and its chunks."""
+        ids, positions, at, shape = self._lay_out(plan, running, repetition)
         self._attention.prepare(shape)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -49,11 +93,9 @@ class Executor:
             return self._attention.attend(layer, q)
 
         hidden = self._model.forward(ids, positions, attend)
-        rows = len(plan.slots)
-        if not rows:
-            return StepResult(plan.step)
-        logits = self._model.logits(hidden[: padded(rows)])[:rows]
-        return self._sample(plan, logits)
+        if not running:
+            return hidden[:0]
+        return self._model.logits(hidden[: padded(len(running))])[: len(running)]
 
     def _apply(self, plan: StepPlan) -> None:
         for table in plan.releases:
@@ -71,15 +113,17 @@ class Executor:
         for slot in plan.closes:
             self._sampler.request_close(slot)
 
-    def _lay_out(self, plan: StepPlan) -> tuple[Tensor, Tensor, Tensor, StepShape]:
+    def _lay_out(
+        self, plan: StepPlan, running: list[int], repetition: int
+    ) -> tuple[Tensor, Tensor, Tensor, StepShape]:
         """ids, positions and token addresses, each [tokens] int64, and who they belong to. Padding rows carry
         token 0 at position 0 and write to the padding page."""
         rows = tuple(
-            DecodeRow(i, slot, position + 1)
-            for i, (slot, position) in enumerate(zip(plan.slots, plan.positions, strict=True))
+            DecodeRow(i, plan.slots[row], plan.positions[row] + repetition + 1)
+            for i, row in enumerate(running)
         )
         pads = padded(len(rows)) - len(rows)
-        positions = [*plan.positions, *[0] * pads]
+        positions = [*[row.length - 1 for row in rows], *[0] * pads]
         at = [self._tables.address(row.table, row.length - 1) for row in rows] + [self._pool.padding] * pads
         prompt: list[int] = []
         blocks: list[PrefillBlock] = []
@@ -97,33 +141,26 @@ class Executor:
                 at += [self._pool.padding] * (BLOCK - valid)
         ids = torch.zeros(len(positions), dtype=torch.int64)
         torch.index_select(
-            self._next_id, 0, torch.tensor(plan.slots, dtype=torch.int64), out=ids[: len(rows)]
+            self._next_id,
+            0,
+            torch.tensor([row.table for row in rows], dtype=torch.int64),
+            out=ids[: len(rows)],
         )
         if prompt:
             ids[len(rows) + pads :] = torch.tensor(prompt)
         placed = torch.tensor([positions, at])
         return ids, placed[0], placed[1], StepShape(len(positions), rows, tuple(blocks))
 
-    def _sample(self, plan: StepPlan, logits: Tensor) -> StepResult:
-        slots = torch.tensor(plan.slots, dtype=torch.int64)
-        out = sample(self._sampler, logits, slots)
-        self._next_id[slots] = out.tokens
-        packed = torch.stack(
-            (out.tokens, out.forced.long(), out.phase, out.think_count, out.generated, out.finish)
-        )
-        tokens, forced, phases, think, generated, finish = map(tuple, packed.tolist())
-        return StepResult(
-            plan.step,
-            tokens,
-            forced,
-            phases,
-            think,
-            generated,
-            finish,
-            tuple(out.logprob.tolist()),
-            tuple(map(tuple, out.top_ids.tolist())),
-            tuple(map(tuple, out.top_logprobs.tolist())),
-        )
+
+def record(result: StepResult, repetition: int, rows: Ints, out: SampleOutput) -> None:
+    """Enters what one pass committed to these rows."""
+    result.count[rows] += 1
+    result.tokens[repetition, rows] = out.tokens.numpy()
+    result.injected[rows] += out.forced.numpy()
+    if result.logprobs is not None and result.top_ids is not None and result.top_logprobs is not None:
+        result.logprobs[repetition, rows] = out.logprob.numpy()
+        result.top_ids[repetition, rows] = out.top_ids.numpy()
+        result.top_logprobs[repetition, rows] = out.top_logprobs.numpy()
 
 
 def padded(rows: int) -> int:

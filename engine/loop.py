@@ -30,7 +30,7 @@ from engine.messages import (
 )
 from engine.sampling.stops import FinishCode
 from engine.scheduler.lifecycle import PathState
-from engine.scheduler.plan import StepPlan, StepResult
+from engine.scheduler.plan import Pending, StepPlan, StepResult
 from engine.scheduler.scheduler import RowResult, Scheduler
 from engine.scheduler.state import GroupEntry, PathEntry
 from engine.types import (
@@ -47,7 +47,9 @@ from engine.types import (
 
 
 class Runner(Protocol):
-    def run(self, plan: StepPlan) -> StepResult: ...
+    def launch(self, plan: StepPlan) -> Pending:
+        """Starts a step and returns at once where the device allows it. Steps take effect in this order."""
+        ...
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class StepLoop:
         self._runner = runner
         self._overlap = overlap
         self._kv_bytes_per_page = kv_bytes_per_page
-        self._flight: deque[tuple[StepPlan, StepResult]] = deque()
+        self._flight: deque[tuple[StepPlan, Pending]] = deque()
         self._waiters: list[Waiter] = []
         self._out: list[Message] = []
         self._failure = ""
@@ -148,7 +150,8 @@ class StepLoop:
         try:
             moved = launched = self._launch()
             while self._flight and (len(self._flight) > self._overlap or not launched):
-                self._commit(*self._flight.popleft())
+                plan, pending = self._flight.popleft()
+                self._commit(plan, pending.result())
                 moved = True
         except Exception as error:
             self.fail(f"{type(error).__name__}: {error}")
@@ -165,21 +168,20 @@ class StepLoop:
             return False
         plan = self.scheduler.plan()
         begun = time.perf_counter()
-        result = self._runner.run(plan)
+        pending = self._runner.launch(plan)
         if plan.empty:
             return False
-        self._flight.append((plan, result))
+        self._flight.append((plan, pending))
         self._prefilled += sum(len(chunk.ids) for chunk in plan.chunks)
         seconds = time.perf_counter() - begun
         self._step_seconds = 0.9 * self._step_seconds + 0.1 * seconds if self._step_seconds else seconds
         return True
 
     def _commit(self, plan: StepPlan, result: StepResult) -> None:
+        columns = (plan.slots, result.count, result.generated, result.think, result.injected, result.finish)
         rows = [
-            RowResult(
-                slot, result.generated[i], result.think[i], result.forced[i], reason_of(result.finish[i])
-            )
-            for i, slot in enumerate(plan.slots)
+            RowResult(slot, int(count), int(generated), int(think), int(injected), reason_of(finish))
+            for slot, count, generated, think, injected, finish in zip(*columns, strict=True)
         ]
         owners = self.scheduler.commit(plan.step, rows)
         by_group: dict[int, list[PathTokens]] = {}
@@ -188,7 +190,7 @@ class StepLoop:
             by_group.setdefault(path.group_id, []).append(path_tokens(result, i, path.index, wanted))
         for group_id, tokens in by_group.items():
             self._out.append(Emitted(group_id, Committed(plan.step, tuple(tokens))))
-        self._generated += len(owners)
+        self._generated += int(result.count[[i for i, _ in owners]].sum())
         self._finish_all([path for _, path in owners if path.reason is not None])
 
     def _finish_all(self, paths: list[PathEntry]) -> None:
@@ -250,19 +252,27 @@ def reason_of(code: int) -> FinishReason | None:
 
 def path_tokens(result: StepResult, row: int, index: int, logprobs: int | None) -> PathTokens:
     """logprobs: as this path asked for them; the step may have computed more for a neighbour."""
+    count = int(result.count[row])
     entries: tuple[TokenLogprobs, ...] = ()
     if logprobs is not None:
-        top = zip(result.top_ids[row][:logprobs], result.top_logprobs[row][:logprobs], strict=True)
-        entries = (TokenLogprobs(result.logprobs[row], tuple(top) if logprobs else ()),)
+        entries = tuple(token_logprobs(result, at, row, logprobs) for at in range(count))
     return PathTokens(
         index,
-        (result.tokens[row],),
-        Phase(result.phases[row]),
-        result.think[row],
-        result.generated[row],
-        result.forced[row],
+        tuple(result.tokens[:count, row].tolist()),
+        Phase(result.phase[row]),
+        int(result.think[row]),
+        int(result.generated[row]),
+        int(result.injected[row]),
         entries,
     )
+
+
+def token_logprobs(result: StepResult, at: int, row: int, k: int) -> TokenLogprobs:
+    assert result.logprobs is not None
+    assert result.top_ids is not None
+    assert result.top_logprobs is not None
+    ids, values = result.top_ids[at, row, :k].tolist(), result.top_logprobs[at, row, :k].tolist()
+    return TokenLogprobs(float(result.logprobs[at, row]), tuple(zip(ids, values, strict=True)))
 
 
 def group_finished(entry: GroupEntry) -> GroupFinished:

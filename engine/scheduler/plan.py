@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.kv.edits import PageCopy, PageEdit
 from engine.types import SamplingParams
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +44,63 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Order of effect: releases, admits, edits, copies, closes; then one forward pass over rows and chunks."""
+    """Order of effect: releases, admits, edits, copies, closes, resumes; then the forward passes.
+
+    repeat: how many forward passes run over `slots`, each on the ids that the one before sampled; more than one only
+    where there are no chunks. The pages of every pass are edited in beforehand. A row that finishes or is held at one
+    of them stands still: the later ones commit nothing to it.
+    """
 
     step: int
     releases: tuple[int, ...]  # tables whose owner is gone
     admits: tuple[Admit, ...]
     edits: tuple[PageEdit, ...]
     copies: tuple[PageCopy, ...]
-    closes: tuple[
-        int, ...
-    ]  # slots whose thinking is closed by force from this step on, or as soon as it opens
-    slots: tuple[int, ...]  # decoding rows: one token each
-    positions: tuple[int, ...]  # the position that each row's input token takes
+    closes: tuple[int, ...]  # slots whose thinking is closed by force from now on, or as soon as it opens
+    resumes: tuple[int, ...]  # slots whose held path goes on
+    slots: tuple[int, ...]  # decoding rows: one token each and pass
+    positions: tuple[int, ...]  # the position that each row's first input token takes
     chunks: tuple[Chunk, ...]
+    repeat: int = 1
 
     @property
     def empty(self) -> bool:
         return not (self.slots or self.chunks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """One entry a decoding row, in the plan's order. finish: codes of engine.sampling.stops, 0 while running.
-    logprobs and top are empty unless a row asked for them."""
+    """What a step did to its rows, one column a row, in the plan's order.
+
+    count: int32 [rows], tokens committed, 0 .. repeat. tokens: int32 [repeat, rows], of which the first `count` are
+    valid. injected (of these tokens), phase, think, generated, finish (stops.FinishCode): int32 [rows], after the last
+    of them. logprobs: float32 [repeat, rows]; top_ids: int32 and top_logprobs: float32 [repeat, rows, k];
+    statistics: float32 [rows, 4], in the order of engine.types.Statistic; each None where no row asked.
+    """
 
     step: int
-    tokens: tuple[int, ...] = ()
-    forced: tuple[int, ...] = ()
-    phases: tuple[int, ...] = ()
-    think: tuple[int, ...] = ()
-    generated: tuple[int, ...] = ()
-    finish: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    top_ids: tuple[tuple[int, ...], ...] = ()
-    top_logprobs: tuple[tuple[float, ...], ...] = ()
+    count: Ints
+    tokens: Ints
+    injected: Ints
+    phase: Ints
+    think: Ints
+    generated: Ints
+    finish: Ints
+    logprobs: Floats | None = None
+    top_ids: Ints | None = None
+    top_logprobs: Floats | None = None
+    statistics: Floats | None = None
+
+    @classmethod
+    def blank(cls, step: int, repeat: int, rows: int) -> StepResult:
+        """Zeros to be filled in: nothing has been committed to any row."""
+        counts = np.zeros((6, rows), dtype=np.int32)
+        return cls(step, counts[0], np.zeros((repeat, rows), dtype=np.int32), *counts[1:])
+
+
+class Pending(Protocol):
+    """A step that has been launched."""
+
+    def result(self) -> StepResult:
+        """Waits for it. Raises what the step raised."""
+        ...

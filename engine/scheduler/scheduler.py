@@ -41,6 +41,7 @@ class RowResult:
     """What one step did to one slot."""
 
     slot: int
+    count: int
     generated: int
     think: int
     injected: int
@@ -119,7 +120,7 @@ class Scheduler:
         owners = []
         for i, row in enumerate(rows):
             path = self._running.get(row.slot)
-            if path is None or path.state is not PathState.DECODING:
+            if path is None or path.state is not PathState.DECODING or row.count == 0:
                 continue
             path.generated, path.think, path.injected = row.generated, row.think, path.injected + row.injected
             path.committed_step = step
@@ -165,6 +166,7 @@ class Scheduler:
             tuple(edits),
             tuple(copies),
             closes,
+            (),
             tuple(path.slot for path in rows),
             positions,
             chunks,

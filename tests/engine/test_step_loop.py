@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import DoesNotFit
+from engine.executor import Done
 from engine.loop import StepLoop
 from engine.messages import (
     AddPaths,
@@ -21,9 +22,9 @@ from engine.messages import (
     Shutdown,
 )
 from engine.sampling.stops import FinishCode
-from engine.scheduler.plan import StepPlan, StepResult
+from engine.scheduler.plan import Pending, StepPlan, StepResult
 from engine.scheduler.scheduler import Limits, Scheduler
-from engine.types import Committed, FinishReason, Group, GroupFinished, PathFinished, SamplingParams
+from engine.types import Committed, FinishReason, Group, GroupFinished, PathFinished, Phase, SamplingParams
 
 LIMITS = Limits(pages=64, page_size=4, max_paths=6, step_tokens=32, block=8, context_length=200)
 
@@ -41,7 +42,7 @@ class ScriptedRunner:
         self.plans: list[StepPlan] = []
         self.fail_at = -1
 
-    def run(self, plan: StepPlan) -> StepResult:
+    def launch(self, plan: StepPlan) -> Pending:
         if plan.step == self.fail_at:
             raise RuntimeError("the device is gone")
         if not plan.empty:
@@ -68,17 +69,13 @@ class ScriptedRunner:
             )
             self.written[slot] += 1
             self.generated[slot] += 1
-        n = len(plan.slots)
-        finish = tuple(int(FinishCode.EOS) if self.generated[s] >= self.limit[s] else 0 for s in plan.slots)
-        return StepResult(
-            plan.step,
-            tuple(100 * self.owners[s][1] + self.generated[s] for s in plan.slots),
-            (0,) * n,
-            (1,) * n,
-            (0,) * n,
-            tuple(self.generated[s] for s in plan.slots),
-            finish,
-        )
+        result = StepResult.blank(plan.step, plan.repeat, len(plan.slots))
+        for row, slot in enumerate(plan.slots):
+            result.count[row], result.phase[row] = 1, Phase.THINKING
+            result.tokens[0, row] = 100 * self.owners[slot][1] + self.generated[slot]
+            result.generated[row] = self.generated[slot]
+            result.finish[row] = FinishCode.EOS if self.generated[slot] >= self.limit[slot] else 0
+        return Done(result)
 
 
 def new_loop(overlap: int = 0, limits: Limits = LIMITS) -> tuple[StepLoop, ScriptedRunner]:
