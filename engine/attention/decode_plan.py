@@ -21,7 +21,7 @@ from torch import Tensor
 from engine.kernels.launch import block_of, launch_on, wait_for_previous
 
 
-@triton.jit(do_not_specialize=["state_width", "table_width", "rows"])
+@triton.jit(do_not_specialize=["state_width", "table_width", "rows", "capacity", "fixed_chunk"])
 def _decode_plan(
     slots,
     state,
@@ -39,12 +39,12 @@ def _decode_plan(
     chunk_indptr,
     chunk_tokens,
     valid,
+    capacity,
+    fixed_chunk,
     NEXT_ID: tl.constexpr,
     POSITION: tl.constexpr,
     PAGE: tl.constexpr,
-    CAPACITY: tl.constexpr,
     MIN_CHUNK: tl.constexpr,
-    FIXED_CHUNK: tl.constexpr,
     ROWS_BLOCK: tl.constexpr,
     COPY: tl.constexpr,
     PDL: tl.constexpr,
@@ -57,17 +57,14 @@ def _decode_plan(
     every_position = tl.load(state + every_slot * state_width + POSITION, mask=here, other=0)
     pages = tl.where(here, every_position // PAGE + 1, 0)
 
-    chunk = tl.full((), FIXED_CHUNK, tl.int32)
-    if FIXED_CHUNK == 0:
-        low = tl.full((), MIN_CHUNK, tl.int32)
-        high = tl.maximum(tl.max(pages, 0), MIN_CHUNK)
-        while low < high:
-            middle = (low + high) // 2
-            if tl.sum((pages + middle - 1) // middle, 0) <= CAPACITY:
-                high = middle
-            else:
-                low = middle + 1
-        chunk = low
+    low = tl.where(fixed_chunk > 0, fixed_chunk, MIN_CHUNK)
+    high = tl.where(fixed_chunk > 0, fixed_chunk, tl.maximum(tl.max(pages, 0), MIN_CHUNK))
+    while low < high:
+        middle = (low + high) // 2
+        fits = tl.sum((pages + middle - 1) // middle, 0) <= capacity
+        high = tl.where(fits, middle, high)
+        low = tl.where(fits, low, middle + 1)
+    chunk = low
     chunks = (pages + chunk - 1) // chunk
 
     slot = tl.load(slots + row).to(tl.int64)
@@ -101,8 +98,8 @@ def _decode_plan(
         tl.store(chunk_indptr, 0)
         tl.store(chunk_tokens, chunk * PAGE)
         done = tl.sum(chunks, 0)
-        while done < CAPACITY:
-            tl.store(valid + done + step, tl.zeros((COPY,), tl.int8), mask=done + step < CAPACITY)
+        while done < capacity:
+            tl.store(valid + done + step, tl.zeros((COPY,), tl.int8), mask=done + step < capacity)
             done += COPY
 
 
@@ -126,7 +123,13 @@ class DecodePlan:
     MIN_CHUNK_TOKENS = 128
 
     def __init__(
-        self, rows: int, capacity: int, page: int, table_width: int, device: torch.device, fixed_chunk: int = 0
+        self,
+        rows: int,
+        capacity: int,
+        page: int,
+        table_width: int,
+        device: torch.device,
+        fixed_chunk: int = 0,
     ) -> None:
         if fixed_chunk:
             capacity = max(capacity, rows * -(-table_width // fixed_chunk))
@@ -163,7 +166,11 @@ class DecodePlan:
         self.offsets = {name: 4 * offset for name, offset in offsets.items()}
 
     def write(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
-        """slots [rows] int32; block_table [tables, width] int32, of the device's paths."""
+        """slots [rows] int32; block_table [tables, width] int32, of the device's paths.
+
+        The attention kernel reads the plan before it waits for the kernel in front of it: between the two there
+        must be one of plain launch, which a step's first matrix product is.
+        """
         _decode_plan[(self.rows,)](
             slots,
             view.state,
@@ -181,13 +188,13 @@ class DecodePlan:
             self.part["indptr"],
             self.part["chunk"],
             self.part["valid"].view(torch.int8),
+            self.capacity,
+            self.fixed_chunk,
             NEXT_ID=view.next_id,
             POSITION=view.position,
             PAGE=self._page,
-            CAPACITY=self.capacity,
             MIN_CHUNK=max(1, self.MIN_CHUNK_TOKENS // self._page),
-            FIXED_CHUNK=self.fixed_chunk,
-            ROWS_BLOCK=max(32, block_of(self.rows)),
+            ROWS_BLOCK=max(64, block_of(self.rows)),
             COPY=128,
             num_warps=4,
             **launch_on(slots.device).options(),

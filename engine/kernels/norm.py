@@ -14,10 +14,8 @@ from engine.kernels.launch import block_of, launch_on, wait_for_previous, warps_
 
 
 @triton.jit
-def _normed(x, weight, at, mask, hidden, eps):
-    scale = tl.rsqrt(tl.sum(x * x, 0) / hidden + eps)
-    w = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32)
-    return x * scale * w
+def _normed(x, w, hidden, eps):
+    return x * tl.rsqrt(tl.sum(x * x, 0) / hidden + eps) * w
 
 
 @triton.jit(do_not_specialize=["hidden"])
@@ -25,11 +23,12 @@ def _embed_norm(ids, table, weight, residual, out, hidden, eps, BLOCK: tl.conste
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     mask = at < hidden
+    w = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32)  # while the kernel before drains
     wait_for_previous(PDL)
     token = tl.load(ids + row).to(tl.int64)
     x = tl.load(table + token * hidden + at, mask=mask, other=0.0).to(tl.float32)
     tl.store(residual + row * hidden + at, x, mask=mask)
-    y = _normed(x, weight, at, mask, hidden, eps)
+    y = _normed(x, w, hidden, eps)
     tl.store(out + row * hidden + at, y.to(out.dtype.element_ty), mask=mask)
 
 
@@ -38,17 +37,16 @@ def _add_norm(residual, y, weight, out, hidden, eps, BLOCK: tl.constexpr, PDL: t
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     mask = at < hidden
+    w = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32)
     wait_for_previous(PDL)
     x = tl.load(residual + row * hidden + at, mask=mask, other=0.0)
     x += tl.load(y + row * hidden + at, mask=mask, other=0.0).to(tl.float32)
     tl.store(residual + row * hidden + at, x, mask=mask)
-    z = _normed(x, weight, at, mask, hidden, eps)
+    z = _normed(x, w, hidden, eps)
     tl.store(out + row * hidden + at, z.to(out.dtype.element_ty), mask=mask)
 
 
-def embed_norm(
-    ids: Tensor, table: Tensor, weight: Tensor, eps: float, residual: Tensor, out: Tensor
-) -> None:
+def embed_norm(ids: Tensor, table: Tensor, weight: Tensor, eps: float, residual: Tensor, out: Tensor) -> None:
     """residual [T, H] float32 = table[ids]; out [T, H] = rms_norm(residual) * weight.
 
     ids [T] int32; table [V, H] and weight [H] in the model's dtype, contiguous.

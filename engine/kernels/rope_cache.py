@@ -1,6 +1,6 @@
 """Query and key norm, rotary embedding and the write into the paged cache, in one pass over the qkv product.
 
-One program a token and head. Heads pair dimension j with j + D/2, as checkpoints have it. Norm and rotation are
+One program a token and eight heads. Heads pair dimension j with j + D/2, as checkpoints have it. Norm and rotation are
 float32; queries are rounded once, keys and values as they enter the cache.
 """
 
@@ -11,6 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.launch import launch_on, wait_for_previous
+
+_HEADS = 8
 
 
 @triton.jit(do_not_specialize=["table_width", "page_stride", "kv_stride"])
@@ -34,40 +36,48 @@ def _rope_cache(
     D: tl.constexpr,
     PAGE: tl.constexpr,
     NORM: tl.constexpr,
+    HEADS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     half: tl.constexpr = D // 2
-    at = tl.arange(0, half)
-    wait_for_previous(PDL)
+    at = tl.arange(0, half)[None, :]
+    # Written some kernels ago, behind a matrix product: nothing to wait for.
     position = tl.load(positions + token)
     row = tl.load(tables + token).to(tl.int64)
     page = tl.load(block_table + row * table_width + position // PAGE).to(tl.int64)
-    source = qkv + (token * (Q_HEADS + 2 * KV_HEADS) + head) * D
-    x = tl.load(source + at).to(tl.float32)
-    y = tl.load(source + half + at).to(tl.float32)
-    is_query = head < Q_HEADS
-    if head < Q_HEADS + KV_HEADS:
-        if NORM:
-            scale = tl.rsqrt((tl.sum(x * x, 0) + tl.sum(y * y, 0)) / D + eps)
-            weight = q_norm if is_query else k_norm
-            x = x * scale * tl.load(weight + at).to(tl.float32)
-            y = y * scale * tl.load(weight + half + at).to(tl.float32)
-        c = tl.load(cos + position.to(tl.int64) * half + at)
-        s = tl.load(sin + position.to(tl.int64) * half + at)
-        x, y = x * c - y * s, y * c + x * s
-    if is_query:
-        target = q_out + (token * Q_HEADS + head) * D
-        tl.store(target + at, x.to(q_out.dtype.element_ty))
-        tl.store(target + half + at, y.to(q_out.dtype.element_ty))
-    else:
-        which = (head - Q_HEADS) // KV_HEADS
-        kv_head = (head - Q_HEADS) % KV_HEADS
-        slot = (position % PAGE) * KV_HEADS + kv_head
-        target = cache + page * page_stride + which * kv_stride + slot * D
-        tl.store(target + at, x.to(cache.dtype.element_ty))
-        tl.store(target + half + at, y.to(cache.dtype.element_ty))
+    c = tl.load(cos + position.to(tl.int64) * half + at)
+    s = tl.load(sin + position.to(tl.int64) * half + at)
+    known = (head < Q_HEADS + 2 * KV_HEADS)[:, None]
+    is_query = (head < Q_HEADS)[:, None]
+    is_value = (head >= Q_HEADS + KV_HEADS)[:, None]
+    source = qkv + (token * (Q_HEADS + 2 * KV_HEADS) + head[:, None]) * D + at
+    wait_for_previous(PDL)
+    x = tl.load(source, mask=known, other=0.0).to(tl.float32)
+    y = tl.load(source + half, mask=known, other=0.0).to(tl.float32)
+    a, b = x, y
+    if NORM:
+        scale = tl.rsqrt((tl.sum(x * x, 1) + tl.sum(y * y, 1)) / D + eps)[:, None]
+        a = x * scale * tl.where(is_query, tl.load(q_norm + at), tl.load(k_norm + at)).to(tl.float32)
+        b = (
+            y
+            * scale
+            * tl.where(is_query, tl.load(q_norm + half + at), tl.load(k_norm + half + at)).to(tl.float32)
+        )
+    turned_a, turned_b = a * c - b * s, b * c + a * s
+    x = tl.where(is_value, x, turned_a)
+    y = tl.where(is_value, y, turned_b)
+
+    query = q_out + (token * Q_HEADS + head[:, None]) * D + at
+    tl.store(query, x.to(q_out.dtype.element_ty), mask=is_query)
+    tl.store(query + half, y.to(q_out.dtype.element_ty), mask=is_query)
+    other = head - Q_HEADS
+    slot = (position % PAGE) * KV_HEADS + other % KV_HEADS
+    target = cache + page * page_stride + ((other // KV_HEADS) * kv_stride + slot * D)[:, None] + at
+    stored = known & (head >= Q_HEADS)[:, None]
+    tl.store(target, x.to(cache.dtype.element_ty), mask=stored)
+    tl.store(target + half, y.to(cache.dtype.element_ty), mask=stored)
 
 
 def rope_cache(
@@ -90,7 +100,7 @@ def rope_cache(
     tokens, q_heads, d = q_out.shape
     _, _, page, kv_heads, _ = cache.shape
     q_norm, k_norm = norms if norms is not None else (q_out, q_out)
-    _rope_cache[(tokens, q_heads + 2 * kv_heads)](
+    _rope_cache[(tokens, triton.cdiv(q_heads + 2 * kv_heads, _HEADS))](
         qkv,
         q_norm,
         k_norm,
@@ -110,6 +120,7 @@ def rope_cache(
         D=d,
         PAGE=page,
         NORM=norms is not None,
-        num_warps=1,
+        HEADS=_HEADS,
+        num_warps=2,
         **launch_on(qkv.device).options(),
     )

@@ -1,0 +1,105 @@
+"""Which decode kernel a bucket runs: measured at start-up on the machine and the model's own shape.
+
+Kernels differ by up to three times at the same bytes, and which is best depends on rows, lengths and heads. Each
+candidate runs over the layers of the real pool at three lengths; the one with the least time relative to the best
+at each length is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.attention.decode_plan import StateView
+from engine.attention.flashinfer import DecodeKernel
+
+_RUNS = 8  # launches that one measurement averages over
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One candidate at one length: microseconds a layer, and the KV bytes it read over that time in TB/s."""
+
+    tokens: int  # of each row
+    microseconds: float
+    terabytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a bucket runs, and what was measured of each candidate."""
+
+    rows: int
+    kernel: DecodeKernel
+    timings: dict[str, tuple[Timing, ...]]
+
+    def line(self) -> str:
+        parts = [
+            f"{name} "
+            + " ".join(f"{t.microseconds:.0f}us@{t.tokens}={t.terabytes_per_second:.2f}TB/s" for t in row)
+            for name, row in self.timings.items()
+        ]
+        return f"{self.rows} rows: {self.kernel.name}" + (f" of {'; '.join(parts)}" if parts else "")
+
+
+def best(timings: dict[str, Sequence[float]]) -> str:
+    """The candidate whose times, each relative to the best at that length, are least in sum."""
+    fastest = [min(column) for column in zip(*timings.values(), strict=True)]
+    return min(timings, key=lambda name: sum(a / b for a, b in zip(timings[name], fastest, strict=True)))
+
+
+def lengths_to_try(context: int, pool_tokens: int, rows: int) -> tuple[int, ...]:
+    """Short, middle and long for what one of `rows` paths can have in the pool."""
+    longest = max(1, min(context, pool_tokens // rows))
+    return tuple(sorted({min(longest, 1024), max(1, longest // 4), longest}))
+
+
+class Chooser:
+    """layers: the pool's views. block_table, view: the device's own, overwritten while measuring."""
+
+    def __init__(self, layers: Sequence[Tensor], block_table: Tensor, view: StateView, q_heads: int) -> None:
+        self._layers, self._block_table, self._view, self._q_heads = layers, block_table, view, q_heads
+
+    def choose(self, rows: int, candidates: Sequence[DecodeKernel], lengths: Sequence[int]) -> Choice:
+        if len(candidates) == 1:
+            return Choice(rows, candidates[0], {})
+        timings: dict[str, list[Timing]] = {kernel.name: [] for kernel in candidates}
+        for tokens in lengths:
+            slots = self._pretend(rows, tokens)
+            for kernel in candidates:
+                timings[kernel.name].append(self._time(kernel, slots, tokens))
+        name = best({name: [t.microseconds for t in row] for name, row in timings.items()})
+        kernel = next(kernel for kernel in candidates if kernel.name == name)
+        return Choice(rows, kernel, {name: tuple(row) for name, row in timings.items()})
+
+    def _pretend(self, rows: int, tokens: int) -> Tensor:
+        """Rows of that length whose pages are spread over the pool."""
+        layer = self._layers[0]
+        page, pool_pages = layer.shape[2], layer.shape[0] - 1
+        pages = -(-tokens // page)
+        device = layer.device
+        spread = torch.arange(rows * pages, device=device, dtype=torch.int64) * 7919 % pool_pages
+        self._block_table[:rows, :pages] = spread.view(rows, pages).int()
+        self._view.state[:rows, self._view.position] = tokens - 1
+        return torch.arange(rows, dtype=torch.int32, device=device)
+
+    def _time(self, kernel: DecodeKernel, slots: Tensor, tokens: int) -> Timing:
+        rows, layer = slots.shape[0], self._layers[0]
+        kv_heads, dim = layer.shape[3:]
+        q = torch.randn(rows, self._q_heads, dim, device=layer.device).to(layer.dtype)
+        kernel.prepare(slots, self._view, self._block_table)
+        run: Callable[[int], Tensor] = lambda i: kernel.attend(self._layers[i % len(self._layers)], q)  # noqa: E731
+        torch.cuda.synchronize()
+        run(0)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for i in range(1, _RUNS + 1):
+            run(i)
+        end.record()
+        end.synchronize()
+        microseconds = begin.elapsed_time(end) * 1000 / _RUNS
+        read = 2 * rows * tokens * kv_heads * dim * layer.dtype.itemsize
+        return Timing(tokens, microseconds, read / microseconds * 1e-6)

@@ -1,0 +1,1 @@
+"""Decode steps as CUDA graphs: which sizes (buckets), how they are captured and replayed (capture)."""
