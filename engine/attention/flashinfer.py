@@ -18,9 +18,8 @@ from torch import Tensor
 
 from engine.attention.decode_plan import DecodePlan, StateView
 from engine.errors import EngineError
-from engine.kv.device_pool import DevicePool
 
-_NON_CAUSAL, _NHD = 0, 0
+_NON_CAUSAL, NHD = 0, 0
 _QUERY_TILE = 16  # rows of the decode tile: the query heads of one KV head, at most this many
 
 
@@ -126,7 +125,7 @@ class TensorCoreDecode:
             out,
             None,
             _NON_CAUSAL,
-            _NHD,
+            NHD,
             -1,
             heads.programmatic,
             *[None] * 8,
@@ -144,18 +143,25 @@ def scratch_bytes(heads: Heads, capacity: int) -> int:
     return capacity * heads.q * (2 * heads.dim + 4)
 
 
+class XqaScratch:
+    """Shared by every bucket: one kernel runs at a time. Semaphores start at zero and are left so by each launch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.partial = torch.zeros(128 << 20, dtype=torch.uint8, device=device)
+        self.semaphores = torch.zeros(8 << 20, dtype=torch.uint8, device=device).view(torch.uint32)
+
+
 class XqaDecode:
     """TensorRT-LLM's XQA kernel as FlashInfer ships it: no schedule, a dense table of pages instead."""
 
     name = "xqa"
 
-    def __init__(self, heads: Heads, plan: DecodePlan, table_width: int, device: torch.device) -> None:
-        self._heads, self._plan = heads, plan
+    def __init__(self, heads: Heads, plan: DecodePlan, table_width: int, scratch: XqaScratch) -> None:
+        self._heads, self._plan, self._scratch = heads, plan, scratch
+        device = plan.ids.device
         self.ids, self.positions = plan.ids, plan.positions
         self._table = torch.zeros(plan.rows, table_width, dtype=torch.int32, device=device)
         self._lengths = torch.ones(plan.rows, 1, dtype=torch.int32, device=device)
-        self._workspace = torch.zeros(128 << 20, dtype=torch.uint8, device=device)
-        self._semaphores = torch.zeros(8 << 20, dtype=torch.uint8, device=device)
 
     def prepare(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
         self._plan.write(slots, view, block_table)
@@ -173,8 +179,8 @@ class XqaDecode:
             self._table,
             self._lengths.view(torch.uint32),
             out.unsqueeze(1),
-            self._workspace,
-            self._semaphores.view(torch.uint32),
+            self._scratch.partial,
+            self._scratch.semaphores,
             self._heads.kv,
             cache.shape[2],
             q_scale=1.0,
@@ -194,50 +200,3 @@ def xqa_is_built(heads: Heads, page: int) -> bool:
     if group & (group - 1) or heads.dim % 16:
         return False
     return bool(gen_xqa_module(dtype, dtype, page, heads.dim, group, False, dtype).is_compiled)
-
-
-class Prefill:
-    """Causal attention of prompt chunks. `ring` wrappers take turns, because a wrapper's pinned plan must not be
-    written again before its copy has run, and that waits for the steps launched before."""
-
-    def __init__(self, pool: DevicePool, heads: Heads, ring: int, *, invariant: bool) -> None:
-        from flashinfer import BatchPrefillWithPagedKVCacheWrapper
-
-        device = pool.data.device
-        hopper = torch.cuda.get_device_capability(device) == (9, 0)
-        self._backend = "fa3" if hopper and heads.dim == 128 else "fa2"
-        self._pool, self._heads, self._invariant = pool, heads, invariant
-        scratch = torch.empty(256 << 20, dtype=torch.uint8, device=device)
-        self._wrappers = [
-            BatchPrefillWithPagedKVCacheWrapper(scratch, "NHD", backend=self._backend) for _ in range(ring)
-        ]
-        self._turn = 0
-
-    def plan(self, starts: list[int], lengths: list[int], kv_indices: Tensor) -> None:
-        """Chunk i has `lengths[i]` tokens behind `starts[i]` cached ones; kv_indices int32 on the device: the pages
-        of every chunk's table, one chunk after the other."""
-        ends = torch.tensor([a + b for a, b in zip(starts, lengths, strict=True)], dtype=torch.int32)
-        page = self._pool.page_size
-        pages = (ends + page - 1) // page
-        zero = torch.zeros(1, dtype=torch.int32)
-        self._turn = (self._turn + 1) % len(self._wrappers)
-        self._wrappers[self._turn].plan(
-            torch.cat((zero, torch.tensor(lengths, dtype=torch.int32).cumsum(0).int())),
-            torch.cat((zero, pages.cumsum(0).int())),
-            kv_indices,
-            (ends - 1) % page + 1,
-            self._heads.q,
-            self._heads.kv,
-            self._heads.dim,
-            page,
-            causal=True,
-            sm_scale=self._heads.scale,
-            q_data_type=torch.bfloat16,
-            kv_data_type=torch.bfloat16,
-            disable_split_kv=self._invariant,
-        )
-
-    def attend(self, cache: Tensor, q: Tensor) -> Tensor:
-        """q [tokens, Hq, D] of all chunks -> [tokens, Hq * D]."""
-        out: Tensor = self._wrappers[self._turn].run(q, (cache[:, 0], cache[:, 1]))
-        return out.flatten(1)

@@ -12,11 +12,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from engine.kernels.activation import silu_mul
 from engine.kernels.norm import add_norm, embed_norm
 from engine.kernels.rope_cache import rope_cache
+from engine.models.products import Product, Products
 from engine.models.rope import inverse_frequencies
 from engine.models.spec import ModelSpec
 
@@ -30,26 +30,6 @@ class TensorSource(Protocol):
 
     def copy(self, name: str, target: Tensor) -> None:
         """Fills target, wherever it lies, converting the dtype."""
-
-
-class Product(Protocol):
-    """x [T, in] bfloat16 -> x @ weight.T + bias [T, out] bfloat16."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-
-MakeProduct = Callable[[Tensor, "Tensor | None"], Product]
-
-
-@dataclass(frozen=True, slots=True)
-class WholeProduct:
-    """One product for all rows: the library chooses its kernel by their number."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +55,35 @@ class DeviceLayer:
 
 
 class DeviceTransformer:
-    """layer_caches: one view of the KV pool a layer, [pages, 2, page, Hkv, D]; block_table [tables, pages] int32."""
+    """A decoder on one GPU; it holds no state between steps."""
 
     def __init__(
         self,
         spec: ModelSpec,
         source: TensorSource,
-        make_product: MakeProduct,
+        products: Products,
         context_length: int,
         device: torch.device,
     ) -> None:
         self.spec = spec
-        read = _Reader(source, make_product, device)
+        read = _Reader(source, products, device)
         self._embedding = read.tensor(["model.embed_tokens.weight"])
         self._layers = [_layer(read, spec, f"model.layers.{index}.") for index in range(spec.layers)]
         self._norm = read.tensor(["model.norm.weight"])
-        self._head = self._embedding if spec.tied else read.tensor(["lm_head.weight"])
+        head = self._embedding if spec.tied else read.tensor(["lm_head.weight"])
+        self._head = products.head(head)
         self._rotation = rotation(spec, context_length, device)
 
     @property
     def weight_bytes(self) -> int:
         """Bytes that a decode step reads: every matrix once, of an untied embedding only the rows looked up."""
-        shapes = [(spec_rows, self.spec.hidden) for spec_rows in (self.spec.vocab,)]
-        layer = self.spec.hidden * (2 * self.spec.q_size + 2 * self.spec.kv_size + 3 * self.spec.ffn)
-        return DTYPE.itemsize * (self.spec.layers * layer + sum(a * b for a, b in shapes))
+        spec = self.spec
+        layer = spec.hidden * (2 * spec.q_size + 2 * spec.kv_size + 3 * spec.ffn)
+        return DTYPE.itemsize * (spec.layers * layer + spec.vocab * spec.hidden)
 
     def forward(self, step: Step, caches: Sequence[Tensor], block_table: Tensor) -> Tensor:
-        """[T, H] bfloat16, after the last norm."""
+        """[T, H] bfloat16, after the last norm. caches: one view of the KV pool a layer, [pages, 2, page, Hkv, D];
+        block_table int32 [tables, pages]."""
         spec = self.spec
         tokens = step.ids.shape[0]
         residual = torch.empty(tokens, spec.hidden, dtype=torch.float32, device=step.ids.device)
@@ -137,13 +119,13 @@ class DeviceTransformer:
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[R, H] rows of `forward` -> [R, V] float32: bfloat16 would round a logit of 20 to steps of 1/8."""
-        return torch.mm(hidden, self._head.t(), out_dtype=torch.float32)
+        """[R, H] rows of `forward` -> [R, V] float32."""
+        return self._head(hidden)
 
 
 class _Reader:
-    def __init__(self, source: TensorSource, make_product: MakeProduct, device: torch.device) -> None:
-        self._source, self._make_product, self._device = source, make_product, device
+    def __init__(self, source: TensorSource, products: Products, device: torch.device) -> None:
+        self._source, self._products, self._device = source, products, device
 
     def tensor(self, names: Sequence[str]) -> Tensor:
         """The named tensors below each other."""
@@ -160,7 +142,7 @@ class _Reader:
     def product(self, names: Sequence[str], biased: bool) -> Product:
         weight = self.tensor([f"{name}.weight" for name in names])
         bias = self.tensor([f"{name}.bias" for name in names]) if biased else None
-        return self._make_product(weight, bias)
+        return self._products.linear(weight, bias)
 
 
 def _layer(read: _Reader, spec: ModelSpec, prefix: str) -> DeviceLayer:

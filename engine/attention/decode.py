@@ -1,0 +1,102 @@
+"""The decode kernels of an engine: one a bucket, chosen at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.attention.choice import Choice, Chooser, lengths_to_try
+from engine.attention.decode_plan import DecodePlan, StateView
+from engine.attention.flashinfer import (
+    DecodeKernel,
+    Heads,
+    TensorCoreDecode,
+    XqaDecode,
+    XqaScratch,
+    decode_module,
+    scratch_bytes,
+    xqa_is_built,
+)
+from engine.kv.device_pool import DevicePool
+
+# Batch-invariant use cuts every path's keys at multiples of this many tokens.
+INVARIANT_CHUNK_TOKENS = 4096
+
+
+class DecodeAttention:
+    """Kernels by number of rows, made when first asked for. block_table: int32 [tables, pages] on the device."""
+
+    def __init__(
+        self,
+        pool: DevicePool,
+        heads: Heads,
+        block_table: Tensor,
+        view: StateView,
+        *,
+        context: int,
+        invariant: bool,
+    ) -> None:
+        self._pool, self._heads, self._invariant = pool, heads, invariant
+        self._block_table, self._context = block_table, context
+        self._device = block_table.device
+        self._module: Any = decode_module(heads)
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
+        self._chooser = Chooser(pool.layers, block_table, view, heads.q)
+        self.choices: dict[int, Choice] = {}
+        sms = torch.cuda.get_device_properties(self._device).multi_processor_count
+        self._slots = max(
+            1, 2 * sms // heads.kv
+        )  # chunks that the card holds at once: two blocks a multiprocessor
+        built = not invariant and xqa_is_built(heads, pool.page_size)
+        self._xqa = XqaScratch(self._device) if built else None
+
+    def choose(self, sizes: Sequence[int]) -> None:
+        """Measures and chooses for every bucket. Overwrites block tables and path states: at start-up only."""
+        self._reserve(max(max(self._capacities(rows)) for rows in sizes))
+        pool_tokens = self._pool.padding * self._pool.page_size
+        for rows in sizes:
+            lengths = lengths_to_try(self._context, pool_tokens, rows)
+            self.choices[rows] = self._chooser.choose(rows, self._candidates(rows), lengths)
+
+    def kernel(self, rows: int) -> DecodeKernel:
+        """For a number of rows that no bucket has: the first candidate, unmeasured."""
+        if rows not in self.choices:
+            self._reserve(max(self._capacities(rows)))
+            self.choices[rows] = Choice(rows, self._candidates(rows)[0], {})
+        return self.choices[rows].kernel
+
+    def _capacities(self, rows: int) -> list[int]:
+        width = self._block_table.shape[1]
+        if self._invariant:
+            return [rows * -(-width * self._pool.page_size // INVARIANT_CHUNK_TOKENS)]
+        return sorted({max(self._slots, rows), max(2 * self._slots, rows), rows + self._slots})
+
+    def _candidates(self, rows: int) -> list[DecodeKernel]:
+        fixed = INVARIANT_CHUNK_TOKENS // self._pool.page_size if self._invariant else 0
+        found: list[DecodeKernel] = [
+            TensorCoreDecode(
+                self._module, self._heads, self._plan(rows, capacity, fixed), self._scratch, split=True
+            )
+            for capacity in self._capacities(rows)
+        ]
+        if self._invariant:
+            return found
+        whole = self._plan(rows, rows, 0)
+        found.append(TensorCoreDecode(self._module, self._heads, whole, self._scratch, split=False))
+        if self._xqa is not None:
+            found.append(XqaDecode(self._heads, whole, self._block_table.shape[1], self._xqa))
+        return found
+
+    def _plan(self, rows: int, capacity: int, fixed: int) -> DecodePlan:
+        width = self._block_table.shape[1]
+        return DecodePlan(rows, capacity, self._pool.page_size, width, self._device, fixed)
+
+    def _reserve(self, capacity: int) -> None:
+        """Scratch for partial results, shared by all kernels: one runs at a time. Never moved once captured: kernels
+        that come later get a larger one of their own."""
+        need = scratch_bytes(self._heads, capacity)
+        if self._scratch.numel() < need:
+            self._scratch = torch.empty(need, dtype=torch.uint8, device=self._device)
