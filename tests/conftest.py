@@ -1,9 +1,20 @@
-"""`--soak N`: only the property tests, with N times their examples, and what is marked `soak`."""
+"""`--soak N`: only the property tests, with N times their examples, and what is marked `soak`.
+
+Tests marked `gpu` need a CUDA device and FlashInfer. Kernels in Triton run anywhere: without a device in Triton's
+interpreter, which has to be asked for before the first kernel is defined.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+
 import pytest
+import torch
 from hypothesis import is_hypothesis_test, settings
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -11,6 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    without = _no_gpu()
+    for item in items:
+        if without and item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason=without))
     times = config.getoption("--soak")
     chosen, left = [], []
     for item in items:
@@ -23,6 +38,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 _multiply(item, times)
     items[:] = chosen
     config.hook.pytest_deselected(items=left)
+
+
+def _no_gpu() -> str:
+    """Why the tests marked `gpu` cannot run here; empty where they can."""
+    if not torch.cuda.is_available():
+        return "needs a CUDA device: torch finds none here"
+    if importlib.util.find_spec("flashinfer") is None:
+        return "needs FlashInfer: pip install 'reasoner-serve[gpu]'"
+    return ""
 
 
 def _is_property(item: pytest.Item) -> bool:

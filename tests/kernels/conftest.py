@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-
-# Read by Triton when a kernel is defined: before any of ours is imported.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot run here")
 
