@@ -30,8 +30,8 @@ class EngineConfig:
     be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. weights: random makes a
     model of the folder's shape without its tensors, for measurements.
 
-    On a GPU only. capture_sizes: rows of the decode steps that are captured as CUDA graphs; None: what max_paths can
-    run. enforce_eager: the same kernels, launched one by one. batch_invariant: a path's tokens do not depend on what
+    On a GPU only. capture_sizes: numbers of rows that decode steps are padded to and captured for as CUDA graphs; None:
+    what max_paths can run. enforce_eager: the same steps at the same sizes, launched kernel by kernel. batch_invariant: a path's tokens do not depend on what
     runs beside it, at a price. memory_share: part of the device's memory that the engine may use."""
 
     model: str | Path
@@ -110,8 +110,6 @@ class EngineConfig:
         if not 0 < self.memory_share <= 1:
             raise InvalidParameter(f"memory_share must lie in (0, 1], got {self.memory_share}")
         sizes = self.capture_sizes
-        if sizes is not None and self.enforce_eager:
-            raise InvalidParameter("enforce_eager captures nothing: leave capture_sizes out")
         if sizes is not None and (not sizes or min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
             raise InvalidParameter(f"capture_sizes must be ascending numbers of rows, got {sizes}")
 

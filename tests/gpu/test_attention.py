@@ -42,7 +42,13 @@ class Setting:
         self.device = torch.device("cuda")
         self.heads = Heads(q_heads, kv_heads, dim, launch_on(self.device).programmatic)
         self.pool = DevicePool(
-            layers=2, kv_heads=kv_heads, head_dim=dim, pages=PAGES, page_size=PAGE, dtype=BF16, device=self.device
+            layers=2,
+            kv_heads=kv_heads,
+            head_dim=dim,
+            pages=PAGES,
+            page_size=PAGE,
+            dtype=BF16,
+            device=self.device,
         )
         self.pool.data[:PAGES].normal_()
         self.table = torch.randint(0, PAGES, (SLOTS + 1, WIDTH), dtype=torch.int32, device=self.device)
@@ -66,7 +72,9 @@ class Setting:
 
         def tensor_cores(capacity: int, split: bool, fixed: int = 0) -> TensorCoreDecode:
             plan = DecodePlan(rows, capacity, PAGE, WIDTH, self.device, fixed)
-            scratch = torch.empty(scratch_bytes(self.heads, plan.capacity), dtype=torch.uint8, device=self.device)
+            scratch = torch.empty(
+                scratch_bytes(self.heads, plan.capacity), dtype=torch.uint8, device=self.device
+            )
             return TensorCoreDecode(module, self.heads, plan, scratch, split=split)
 
         found: dict[str, DecodeKernel] = {
@@ -98,7 +106,10 @@ def test_a_plan_captured_at_length_2_replays_right_at_every_length_up_to_50k(set
         torch.cuda.synchronize()
         assert bool(torch.isfinite(out).all()), name
         for row, slot in enumerate(order):
-            assert error(out[row], setting.expected(slot, q[row], LENGTHS[slot])) < 8e-3, (name, LENGTHS[slot])
+            assert error(out[row], setting.expected(slot, q[row], LENGTHS[slot])) < 8e-3, (
+                name,
+                LENGTHS[slot],
+            )
 
 
 def captured(setting: Setting, kernel: DecodeKernel, slots: Tensor, q: Tensor):
@@ -140,7 +151,9 @@ CHUNKS = [(0, 70), (130, 64), (4000, 300), (9_984, 1), (0, 1)]
 @pytest.mark.parametrize("kind", ["planned", "tiled"])
 def test_prompt_chunks_see_the_tokens_before_them_and_none_behind(setting, kind):
     prefill = (
-        PlannedPrefill(setting.pool, setting.heads, 2) if kind == "planned" else TiledPrefill(setting.pool, setting.heads)
+        PlannedPrefill(setting.pool, setting.heads, 2)
+        if kind == "planned"
+        else TiledPrefill(setting.pool, setting.heads)
     )
     starts, lengths = zip(*CHUNKS, strict=True)
     q = torch.randn(sum(lengths), setting.heads.q, setting.heads.dim, device=setting.device).to(BF16)
