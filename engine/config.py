@@ -31,8 +31,9 @@ class EngineConfig:
     model of the folder's shape without its tensors, for measurements.
 
     On a GPU only. capture_sizes: numbers of rows that decode steps are padded to and captured for as CUDA graphs; None:
-    what max_paths can run. enforce_eager: the same steps at the same sizes, launched kernel by kernel. batch_invariant: a path's tokens do not depend on what
-    runs beside it, at a price. memory_share: part of the device's memory that the engine may use."""
+    what max_paths can run. enforce_eager: the same steps at the same sizes, launched kernel by kernel. batch_invariant:
+    a path's tokens do not depend on what runs beside it, at a price. memory_share: part of the device's memory that the
+    engine may use."""
 
     model: str | Path
     dtype: str = "auto"
