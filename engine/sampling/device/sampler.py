@@ -1,0 +1,132 @@
+"""The sampler of a GPU engine: which kernels a step launches, and what the host remembers of the slots.
+
+Order of a step, as in engine.sampling.sampler and for the same reasons: penalties, bias and minimum thinking, then
+temperature, the filters and the draw; the thinking budget, which nothing can weaken; stops and length.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.attention.decode_plan import StateView
+from engine.sampling.device.commit import commit
+from engine.sampling.device.race import race
+from engine.sampling.device.result import OUT_WIDTH, unpack
+from engine.sampling.device.slots import Column, check_eos, params_row, slot_row
+from engine.sampling.device.tables import Tables
+from engine.sampling.device.variant import Filters, Variant
+from engine.sampling.device.workspace import PASSES, ROWS_AT_ONCE, TILE, Tiling, Workspace
+from engine.sampling.penalties import is_penalised
+from engine.scheduler.plan import Admit, Ints, StepResult
+from engine.types import MAX_LOGPROBS, SamplingParams
+
+
+class DeviceSampler:
+    """Samples up to max_rows rows a step for up to `slots` paths.
+
+    state: int32 [slots + 1, WIDTH] on the device, one row a slot, see slots.py; row `slots` is that of padded rows.
+    Every launch has fixed addresses, waits for nothing and branches on nothing but the variant and the number of rows:
+    it can be captured, and a replay is right for whatever the slots hold then.
+    """
+
+    out_width = OUT_WIDTH
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        vocab: int,
+        eos_ids: tuple[int, ...],
+        device: torch.device,
+        max_rows: int,
+        tile: int = TILE,
+    ) -> None:
+        self._eos_ids = tuple(token for token in eos_ids if token < vocab)
+        check_eos(self._eos_ids)
+        self._tiling = Tiling.of(vocab, tile)
+        self._tables = Tables.allocate(slots, vocab, device)
+        self._work = Workspace.allocate(self._tiling, max_rows, device)
+        self._admitted: dict[int, SamplingParams] = {}
+        # The paths of a group share one SamplingParams: what is needed is a question to a few distinct values.
+        self._distinct: Counter[SamplingParams] = Counter()
+        self._rows: dict[SamplingParams, NDArray[np.int32]] = {}
+        self._variant: Variant | None = Variant()
+
+    @property
+    def state(self) -> Tensor:
+        return self._tables.state
+
+    @property
+    def view(self) -> StateView:
+        return StateView(self.state, Column.NEXT_ID, Column.POSITION)
+
+    @property
+    def variant(self) -> Variant:
+        """What the next step must compute for the slots that are admitted."""
+        if self._variant is None:
+            self._variant = Variant.of(self._distinct, self._tiling.vocab)
+        return self._variant
+
+    def thinks(self, slot: int) -> bool:
+        """Whether the slot's path has a thinking that could be closed."""
+        return self._admitted[slot].thinking is not None
+
+    def record(self, admit: Admit) -> NDArray[np.int32]:
+        """int32 [WIDTH]: what is to be written to the slot's row of the state before its first step. Raises
+        InvalidParameter for more stop ids or close ids than a row has room for."""
+        shared = self._rows.get(admit.sampling)
+        if shared is None:
+            shared = params_row(admit.sampling, self._tiling.vocab, self._eos_ids)
+        return slot_row(admit, shared)
+
+    def admit(self, admit: Admit) -> None:
+        """The host's part of a slot's new owner, and what of it does not lie in the state."""
+        params = admit.sampling
+        if admit.slot in self._admitted:
+            raise ValueError(f"slot {admit.slot} is taken")
+        if params not in self._rows:
+            self._rows[params] = params_row(params, self._tiling.vocab, self._eos_ids)
+        self._tables.admit(admit.slot, params, admit.prompt_ids, is_penalised(params))
+        self._admitted[admit.slot] = params
+        self._distinct[params] += 1
+        self._variant = None
+
+    def release(self, slot: int) -> None:
+        """The slot's path has left. Its row keeps its values until the next owner's is written."""
+        params = self._admitted.pop(slot)
+        self._distinct[params] -= 1
+        if not self._distinct[params]:
+            del self._distinct[params], self._rows[params]
+        self._variant = None
+
+    def launch(self, logits: Tensor, rows: Tensor, variant: Variant, out: Tensor) -> None:
+        """Draws one token for each row and advances its slot.
+
+        logits: [n, vocab] bfloat16 or float32, left unchanged; rows: int32 [n], the slot of each, distinct but for
+        padded rows; out: int32 [n, OUT_WIDTH], see result.py. All on the device.
+        """
+        at_once = ROWS_AT_ONCE if variant.filters is Filters.FULL else len(rows)
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
+            self._launch(logits[part], rows[part], variant, out[part])
+
+    def unpack(self, step: int, packed: Ints, variant: Variant) -> StepResult:
+        """packed: int32 [repeat, rows, OUT_WIDTH] on the host: what the launches of one step have left in `out`."""
+        return unpack(step, packed, variant, self._tiling.vocab)
+
+    def _launch(self, logits: Tensor, rows: Tensor, variant: Variant, out: Tensor) -> None:
+        tables, work, tiling = self._tables, self._work, self._tiling
+        full = variant.filters is Filters.FULL
+        passes = 1 if variant.filters is Filters.NONE else PASSES
+        source = work.scores[: len(rows)] if full else logits
+        for turn in range(passes):
+            race(source, rows, tables.state, work, tiling, turn=turn, full=full, weigh=passes > 1)
+        best = None
+        if variant.logprobs:
+            best = torch.topk(logits, min(MAX_LOGPROBS, tiling.vocab), dim=1)
+        commit(logits, rows, tables, work, tiling, variant, best, out)
