@@ -31,6 +31,7 @@ from engine.messages import (
     Open,
     Refusal,
     Reply,
+    Resume,
     Shutdown,
 )
 from engine.sampling.state import check_ids
@@ -222,6 +223,12 @@ class GroupHandle:
         """Closes the thinking of these paths (None: all) by force from the next step on."""
         chosen = None if indices is None else tuple(indices)
         await self._ask(CloseThinking(self._ticket(), self.id, chosen))
+
+    async def resume(self, indices: Sequence[int] | None = None) -> None:
+        """Lets held paths go on (None: all that are held). Raises InvalidParameter for an index that is no path's; a
+        path that is not held is left as it is."""
+        chosen = None if indices is None else tuple(indices)
+        await self._ask(Resume(self._ticket(), self.id, chosen))
 
     async def close(self) -> None:
         """Ends what still runs; on return every page of the group is free. Idempotent, also on a closed engine."""

@@ -26,30 +26,30 @@ from engine.messages import (
     Open,
     Refusal,
     Reply,
+    Resume,
     Shutdown,
 )
-from engine.sampling.stops import FinishCode
+from engine.reports import committed, group_finished
 from engine.scheduler.lifecycle import PathState
-from engine.scheduler.plan import Pending, StepPlan, StepResult
-from engine.scheduler.scheduler import RowResult, Scheduler
-from engine.scheduler.state import GroupEntry, PathEntry
-from engine.types import (
-    Committed,
-    EngineStats,
-    FinishReason,
-    GroupFinished,
-    PathFinished,
-    PathTokens,
-    PathUsage,
-    Phase,
-    TokenLogprobs,
-)
+from engine.scheduler.plan import Pending, StepPlan
+from engine.scheduler.scheduler import Scheduler
+from engine.scheduler.state import PathEntry
+from engine.types import EngineStats, FinishReason, PathFinished, PathHeld
 
 
 class Runner(Protocol):
     def launch(self, plan: StepPlan) -> Pending:
         """Starts a step and returns at once where the device allows it. Steps take effect in this order."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A step that has been launched, and when."""
+
+    plan: StepPlan
+    pending: Pending
+    launched: float
 
 
 @dataclass(slots=True)
@@ -67,13 +67,13 @@ class StepLoop:
         self._runner = runner
         self._overlap = overlap
         self._kv_bytes_per_page = kv_bytes_per_page
-        self._flight: deque[tuple[StepPlan, Pending]] = deque()
+        self._flight: deque[Flight] = deque()
         self._waiters: list[Waiter] = []
         self._out: list[Message] = []
         self._failure = ""
         self._stalled = False
         self._generated = self._prefilled = 0
-        self._step_seconds = 0.0
+        self._step_seconds = self._last_result = 0.0
         self.stats = self._snapshot()
 
     @property
@@ -118,6 +118,9 @@ class StepLoop:
             case CloseThinking():
                 self.scheduler.close_thinking(command.group_id, self._indices(command))
                 self._out.append(Reply(command.ticket))
+            case Resume():
+                self.scheduler.resume(command.group_id, self._indices(command))
+                self._out.append(Reply(command.ticket))
             case Shutdown():
                 for group_id in list(self.scheduler.groups):
                     self._finish_all(self.scheduler.close(group_id))
@@ -132,7 +135,7 @@ class StepLoop:
         added = self.scheduler.add_paths(command.group_id, command.n)
         self._out.append(Reply(command.ticket, indices=tuple(path.index for path in added)))
 
-    def _indices(self, command: EndPaths | CloseThinking) -> tuple[int, ...]:
+    def _indices(self, command: EndPaths | CloseThinking | Resume) -> tuple[int, ...]:
         entry = self.scheduler.groups.get(command.group_id)
         if command.indices is not None or entry is None:
             return command.indices or ()
@@ -140,7 +143,7 @@ class StepLoop:
 
     def _ended(self, ticket: int, ended: list[PathEntry], group_id: int | None) -> None:
         self._finish_all(ended)
-        tokens = sum(path.generated for path in ended)
+        tokens = sum(path.usage.generated for path in ended)
         self._waiters.append(Waiter(Reply(ticket, tokens=tokens), ended, group_id))
 
     # -- steps -----------------------------------------------------------------------------------------------
@@ -150,8 +153,7 @@ class StepLoop:
         try:
             moved = launched = self._launch()
             while self._flight and (len(self._flight) > self._overlap or not launched):
-                plan, pending = self._flight.popleft()
-                self._commit(plan, pending.result())
+                self._commit(self._flight.popleft())
                 moved = True
         except Exception as error:
             self.fail(f"{type(error).__name__}: {error}")
@@ -166,32 +168,31 @@ class StepLoop:
         """Whether a step is in flight now that was not before."""
         if not self.scheduler.has_work:
             return False
-        plan = self.scheduler.plan()
-        begun = time.perf_counter()
+        plan, now = self.scheduler.plan(), time.perf_counter()
         pending = self._runner.launch(plan)
         if plan.empty:
             return False
-        self._flight.append((plan, pending))
+        self._flight.append(Flight(plan, pending, now))
         self._prefilled += sum(len(chunk.ids) for chunk in plan.chunks)
-        seconds = time.perf_counter() - begun
-        self._step_seconds = 0.9 * self._step_seconds + 0.1 * seconds if self._step_seconds else seconds
         return True
 
-    def _commit(self, plan: StepPlan, result: StepResult) -> None:
-        columns = (plan.slots, result.count, result.generated, result.think, result.injected, result.finish)
-        rows = [
-            RowResult(slot, int(count), int(generated), int(think), int(injected), reason_of(finish))
-            for slot, count, generated, think, injected, finish in zip(*columns, strict=True)
-        ]
-        owners = self.scheduler.commit(plan.step, rows)
-        by_group: dict[int, list[PathTokens]] = {}
-        for i, path in owners:
-            wanted = self.scheduler.groups[path.group_id].group.sampling.logprobs
-            by_group.setdefault(path.group_id, []).append(path_tokens(result, i, path.index, wanted))
-        for group_id, tokens in by_group.items():
-            self._out.append(Emitted(group_id, Committed(plan.step, tuple(tokens))))
-        self._generated += int(result.count[[i for i, _ in owners]].sum())
-        self._finish_all([path for _, path in owners if path.reason is not None])
+    def _commit(self, flight: Flight) -> None:
+        plan, result = flight.plan, flight.pending.result()
+        self._measure(flight)
+        outcome = self.scheduler.commit(plan, result)
+        for group_id, event in committed(result, outcome):
+            self._out.append(Emitted(group_id, event))
+        self._generated += int(result.count[outcome.rows].sum())
+        for path in outcome.held:
+            self._out.append(Emitted(path.group_id, PathHeld(path.index, plan.step)))
+        self._finish_all(outcome.ended)
+
+    def _measure(self, flight: Flight) -> None:
+        """A pass began when it was launched, or when the device had done with the one before."""
+        now = time.perf_counter()
+        seconds = (now - max(flight.launched, self._last_result)) / flight.plan.repeat
+        self._step_seconds = 0.9 * self._step_seconds + 0.1 * seconds if self._step_seconds else seconds
+        self._last_result = now
 
     def _finish_all(self, paths: list[PathEntry]) -> None:
         for path in paths:
@@ -244,40 +245,3 @@ class StepLoop:
             step_seconds=self._step_seconds,
             kv_bytes=scheduler.pages.used * self._kv_bytes_per_page,
         )
-
-
-def reason_of(code: int) -> FinishReason | None:
-    return None if code == FinishCode.RUNNING else FinishCode(code).reason
-
-
-def path_tokens(result: StepResult, row: int, index: int, logprobs: int | None) -> PathTokens:
-    """logprobs: as this path asked for them; the step may have computed more for a neighbour."""
-    count = int(result.count[row])
-    entries: tuple[TokenLogprobs, ...] = ()
-    if logprobs is not None:
-        entries = tuple(token_logprobs(result, at, row, logprobs) for at in range(count))
-    return PathTokens(
-        index,
-        tuple(result.tokens[:count, row].tolist()),
-        Phase(result.phase[row]),
-        int(result.think[row]),
-        int(result.generated[row]),
-        int(result.injected[row]),
-        entries,
-    )
-
-
-def token_logprobs(result: StepResult, at: int, row: int, k: int) -> TokenLogprobs:
-    assert result.logprobs is not None
-    assert result.top_ids is not None
-    assert result.top_logprobs is not None
-    ids, values = result.top_ids[at, row, :k].tolist(), result.top_logprobs[at, row, :k].tolist()
-    return TokenLogprobs(float(result.logprobs[at, row]), tuple(zip(ids, values, strict=True)))
-
-
-def group_finished(entry: GroupEntry) -> GroupFinished:
-    usages = [path.usage for path in entry.paths.values()]
-    total = PathUsage(
-        sum(u.generated for u in usages), sum(u.think for u in usages), sum(u.injected for u in usages)
-    )
-    return GroupFinished(len(entry.group.prompt_ids), entry.prefilled, total)

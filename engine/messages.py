@@ -41,6 +41,15 @@ class CloseThinking:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """Held paths go on. indices None: every held path of the group."""
+
+    ticket: int
+    group_id: int
+    indices: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class CloseGroup:
     ticket: int
     group_id: int
@@ -51,7 +60,7 @@ class Shutdown:
     ticket: int
 
 
-Command = Open | AddPaths | EndPaths | CloseThinking | CloseGroup | Shutdown
+Command = Open | AddPaths | EndPaths | CloseThinking | Resume | CloseGroup | Shutdown
 
 
 # -- from the loop ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ class GroupState(StrEnum):
 class PathState(StrEnum):
     WAITING = "waiting"  # no slot, no page
     DECODING = "decoding"  # one slot, its own pages and its share of the prompt's
+    HELD = "held"  # keeps slot and pages and takes part in no step until it is resumed
     RETIRING = "retiring"  # ended; a launched step may still touch its pages
     FINISHED = "finished"  # owns nothing
 
@@ -31,7 +32,8 @@ _GROUP = {
 }
 _PATH = {
     PathState.WAITING: {PathState.DECODING, PathState.FINISHED},
-    PathState.DECODING: {PathState.RETIRING, PathState.FINISHED},
+    PathState.DECODING: {PathState.HELD, PathState.RETIRING},
+    PathState.HELD: {PathState.DECODING, PathState.RETIRING},
     PathState.RETIRING: {PathState.FINISHED},
     PathState.FINISHED: set(),
 }

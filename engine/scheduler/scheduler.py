@@ -1,51 +1,56 @@
 """Events in, step plans out.
 
-`submit`, `add_paths`, `end_paths`, `close`, `close_thinking` and `commit` are the events; `plan` decides the next
-step. Nothing here reads a clock or a tensor, so that the same events always give the same plans.
+`submit`, `add_paths`, `end_paths`, `close`, `close_thinking`, `resume` and `commit` are the events; `plan` decides the
+next step. Nothing here reads a clock or a tensor, so that the same events always give the same plans.
 
 Policy. Groups are served in order of arrival and paths in order of index. A path starts only when its worst case
 fits beside what has been promised before, so no path ever has to be thrown out; a prompt is opened only when, with
 all the prompts that are open, the largest path of any of them still fits, so that some path can always start.
-Decoding rows run in every step; what is left of the step's token budget goes to prompts, in whole blocks.
+Decoding rows run in every step; what is left of the step's token budget goes to prompts, in whole blocks. Where nobody
+can act on a token before it is known, several steps of the same rows are launched as one plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from engine.errors import DoesNotFit
-from engine.kv.edits import PageCopy, PageEdit
+import numpy as np
+
+from engine.errors import InvalidParameter
 from engine.kv.pages import PageAllocator
+from engine.sampling.stops import FinishCode
+from engine.scheduler.columns import Columns, Slots
 from engine.scheduler.lifecycle import GroupState, PathState
-from engine.scheduler.plan import Admit, Chunk, StepPlan
+from engine.scheduler.limits import Limits as Limits
+from engine.scheduler.memory import Memory
+from engine.scheduler.plan import Admit, Chunk, Ints, StepPlan, StepResult
 from engine.scheduler.state import GroupEntry, PathEntry
-from engine.types import FinishReason, Group
+from engine.types import FinishReason, Group, PathUsage
+
+HELD = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """pages: of the pool. step_tokens: rows of one step, decode and prefill together. block: rows that a chunk
-    is cut into; every chunk but a prompt's last is a multiple of it."""
+class Share:
+    """What one group has of an outcome: rows [start, stop)."""
 
-    pages: int
-    page_size: int
-    max_paths: int
-    step_tokens: int
-    block: int
-    context_length: int
+    entry: GroupEntry
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
-class RowResult:
-    """What one step did to one slot."""
+class Outcome:
+    """What one step came to. rows: those of the result whose tokens count, group by group; indices: of their paths;
+    ended, held: the paths for which it was the last, for good or until a resume."""
 
-    slot: int
-    count: int
-    generated: int
-    think: int
-    injected: int
-    finish: FinishReason | None
+    rows: Slots
+    indices: Slots
+    shares: list[Share]
+    ended: list[PathEntry]
+    held: list[PathEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +64,45 @@ class Counts:
 class Scheduler:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.pages = PageAllocator(limits.pages)
         self.groups: dict[int, GroupEntry] = {}
         self.step = 0
         self.committed = -1
-        self._promised = 0
-        self._slots = list(range(limits.max_paths - 1, -1, -1))
-        self._tables = list(range(2 * limits.max_paths - 1, limits.max_paths - 1, -1))
-        self._running: dict[int, PathEntry] = {}
+        self._memory = Memory(limits)
+        self._columns = Columns.of(limits.max_paths)
+        self._running: dict[int, PathEntry] = {}  # by slot
         self._retiring: list[PathEntry] = []
-        self._releases: list[int] = []
+        self._prefilling: dict[int, GroupEntry] = {}
+        self._ending: dict[int, GroupEntry] = {}  # closed, or out of paths for now
         self._closes: list[PathEntry] = []
+        self._resumes: list[PathEntry] = []
+        self._groups_waiting = self._paths_waiting = 0
+        self._served = True  # nothing has happened since that somebody in the queue may wait for
+        self._rows: tuple[Slots, tuple[int, ...]] = (np.empty(0, dtype=np.int64), ())
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def submit(self, group_id: int, group: Group) -> GroupEntry:
         """Queues a group. Raises DoesNotFit, with the numbers, where one of its paths can never run."""
-        self._refuse_impossible(group)
-        entry = GroupEntry(group_id, group)
-        for _ in range(group.n):
-            entry.add_path()
-        self.groups[group_id] = entry
+        limits = self.limits
+        limits.refuse_impossible(group)
+        sizes = limits.prompt_pages(group), limits.path_pages(group), limits.shared_pages(group)
+        entry = self.groups[group_id] = GroupEntry(group_id, group, *sizes)
+        self._groups_waiting += 1
+        self.add_paths(group_id, group.n)
         return entry
 
     def add_paths(self, group_id: int, n: int) -> list[PathEntry]:
         entry = self.groups[group_id]
+        self._paths_waiting += n
+        self._served = False
         return [entry.add_path() for _ in range(n)]
 
     def end_paths(self, group_id: int, indices: Iterable[int], reason: FinishReason) -> list[PathEntry]:
         """Ends the live ones among these paths and returns them. Their pages follow when nothing can touch them."""
-        entry = self.groups.get(group_id)
-        if entry is None:
-            return []
-        ended = [entry.paths[i] for i in indices if i in entry.paths and entry.paths[i].live]
+        ended = self._live(group_id, indices)
         for path in ended:
-            self._end(entry, path, reason)
+            self._end(path, reason)
+        self._retire()
         return ended
 
     def close(self, group_id: int) -> list[PathEntry]:
@@ -102,42 +111,55 @@ class Scheduler:
         if entry is None:
             return []
         entry.closing = True
+        self._ending[group_id] = entry
         return self.end_paths(group_id, list(entry.paths), FinishReason.CANCELLED)
 
     def close_thinking(self, group_id: int, indices: Iterable[int]) -> None:
         """Asks for a forced close; a path that has not started yet takes it along."""
-        entry = self.groups.get(group_id)
-        paths = entry.paths if entry is not None else {}
-        for path in (paths[i] for i in indices if i in paths and paths[i].live):
+        for path in self._live(group_id, indices):
             path.close_requested = True
-            if path.state is PathState.DECODING:
+            if path.state is not PathState.WAITING:
                 self._closes.append(path)
 
-    def commit(self, step: int, rows: Iterable[RowResult]) -> list[tuple[int, PathEntry]]:
-        """Takes the results of the oldest launched step; returns (row, path) for the rows whose token counts.
-        Rows whose path has ended since the launch are dropped: their token was never the path's."""
-        self.committed = step
-        owners = []
-        for i, row in enumerate(rows):
-            path = self._running.get(row.slot)
-            if path is None or path.state is not PathState.DECODING or row.count == 0:
-                continue
-            path.generated, path.think, path.injected = row.generated, row.think, path.injected + row.injected
-            path.committed_step = step
-            owners.append((i, path))
-            if row.finish is not None:
-                self._end(self.groups[path.group_id], path, row.finish)
-        self._retire()
-        return owners
+    def resume(self, group_id: int, indices: Iterable[int]) -> None:
+        """Lets the held ones among these paths go on. Raises InvalidParameter for an index that is no path's; a group
+        that is over has no effect either."""
+        entry, wanted = self.groups.get(group_id), tuple(indices)
+        if entry is not None and not all(i in entry.paths for i in wanted):
+            raise InvalidParameter(f"group {group_id} has {len(entry.paths)} paths; cannot resume {wanted}")
+        for path in self._live(group_id, wanted):
+            if path.state is PathState.HELD:
+                path.move(PathState.DECODING)
+                self._columns.decoding[path.slot] = True
+                self._resumes.append(path)
+
+    def commit(self, plan: StepPlan, result: StepResult) -> Outcome:
+        """Takes the result of the oldest launched plan. Rows that stood still, and rows whose path has ended since the
+        launch, are dropped: what was sampled for them was never the path's."""
+        self.committed = plan.step
+        columns, slots = self._columns, np.array(plan.slots, dtype=np.int64)
+        rows = ((result.count > 0) & columns.decoding[slots]).nonzero()[0]
+        rows = rows[columns.group[slots[rows]].argsort(kind="stable")]
+        slots = slots[rows]
+        columns.generated[slots] = result.generated[rows]
+        columns.think[slots] = result.think[rows]
+        columns.injected[slots] += result.injected[rows]
+        columns.committed_step[slots] = plan.step
+        shares = self._shares(columns.group[slots])
+        ended, held = self._stop(slots, result.finish[rows])
+        return Outcome(rows, columns.path[slots], shares, ended, held)
 
     def finished_groups(self) -> list[GroupEntry]:
         """Removes and returns the groups that are over: closed or run out of paths, with every page back."""
-        over = [entry for entry in self.groups.values() if self._is_over(entry)]
+        over = [entry for entry in self._ending.values() if self._is_over(entry)]
         for entry in over:
-            if entry.state in (GroupState.PREFILLING, GroupState.RUNNING):
-                self._free_prompt(entry)
+            self._prefilling.pop(entry.id, None)
+            self._groups_waiting -= entry.state is GroupState.WAITING
+            if entry.table >= 0:
+                self._memory.free_prompt(entry)
             entry.move(GroupState.CLOSED)
-            del self.groups[entry.id]
+            self._served = False
+            del self.groups[entry.id], self._ending[entry.id]
         return over
 
     def abandon_launched(self) -> None:
@@ -149,153 +171,170 @@ class Scheduler:
 
     def plan(self) -> StepPlan:
         """The next step. Its effects on pages and slots are already booked when this returns."""
-        admits: list[Admit] = []
-        edits: list[PageEdit] = []
-        copies: list[PageCopy] = []
-        self._start(admits, edits, copies)
-        rows = [path for path in self._running.values() if self._wants_token(path)]
-        positions = tuple(path.position for path in rows)
-        for path in rows:
-            self._advance(path, edits)
-        chunks = self._chunks(len(rows), edits)
-        closes = tuple(path.slot for path in self._closes if path.state is PathState.DECODING)
+        columns = self._columns
+        admits = self._start()
+        rows = columns.wanting()
+        left = columns.budget[rows] - columns.launched[rows]
+        positions = tuple(columns.position[rows].tolist())
+        chunks = self._chunks(len(rows))
+        closes, resumes = slots_of(self._closes), slots_of(self._resumes)
+        alone = bool(chunks or closes or resumes) or not len(rows)
+        repeat = 1 if alone else self._repeat(rows, left)
+        self._advance(rows, np.minimum(left, repeat))
+        releases, edits, copies = self._memory.take()
         plan = StepPlan(
-            self.step,
-            tuple(self._releases),
-            tuple(admits),
-            tuple(edits),
-            tuple(copies),
-            closes,
-            (),
-            tuple(path.slot for path in rows),
-            positions,
-            chunks,
+            step=self.step,
+            releases=releases,
+            admits=tuple(admits),
+            edits=edits,
+            copies=copies,
+            closes=closes,
+            resumes=resumes,
+            slots=self._as_tuple(rows),
+            positions=positions,
+            chunks=chunks,
+            repeat=repeat,
         )
-        self._releases, self._closes = [], []
+        self._closes, self._resumes = [], []
         if not plan.empty:
             self.step += 1
         return plan
 
-    def _start(self, admits: list[Admit], edits: list[PageEdit], copies: list[PageCopy]) -> None:
+    def _start(self) -> list[Admit]:
         """Serves the queue in order. Nobody is overtaken by a later group that is not open yet; one that is open
         goes on, for it may hold the very room that an earlier group, come back with new paths, is waiting for."""
+        admits: list[Admit] = []
+        if self._served or not self._paths_waiting:
+            return admits
+        self._served = True
         blocked = False
         for entry in self.groups.values():
-            if not self._is_wanted(entry):
+            if not entry.wanted:
                 continue
             if entry.state is GroupState.WAITING:
                 blocked = blocked or not self._open_prompt(entry)
             while entry.state is GroupState.RUNNING and entry.waiting:
-                if not self._fits(entry):
-                    return
-                self._activate(entry, entry.paths[entry.waiting.popleft()], admits, edits, copies)
+                if not self._memory.path_fits(entry):
+                    return admits
+                admits.append(self._activate(entry, entry.paths[entry.waiting.popleft()]))
+        return admits
 
     def _open_prompt(self, entry: GroupEntry) -> bool:
-        need, path = self._prompt_pages(entry.group), self._path_pages(entry.group)
-        opened = [other.group for other in self.groups.values() if other.table >= 0]
-        prompts = need + sum(map(self._prompt_pages, opened))
-        largest = max([path, *map(self._path_pages, opened)])
-        if not self._tables or max(self._promised + need + path, prompts + largest) > self.limits.pages:
+        if not self._memory.prompt_fits(entry):
             return False
-        self._promised += need
-        entry.table = self._tables.pop()
-        self.pages.claim(entry.table, need)
+        self._memory.open_prompt(entry)
+        self._groups_waiting -= 1
         entry.move(GroupState.PREFILLING if entry.to_prefill else GroupState.RUNNING)
+        if entry.to_prefill:
+            self._prefilling[entry.id] = entry
         return True
 
-    def _fits(self, entry: GroupEntry) -> bool:
-        return bool(self._slots) and self._promised + self._path_pages(entry.group) <= self.limits.pages
-
-    def _activate(
-        self,
-        entry: GroupEntry,
-        path: PathEntry,
-        admits: list[Admit],
-        edits: list[PageEdit],
-        copies: list[PageCopy],
-    ) -> None:
+    def _activate(self, entry: GroupEntry, path: PathEntry) -> Admit:
         path.move(PathState.DECODING)
-        path.slot = self._slots.pop()
-        path.reserved = self._path_pages(entry.group)
-        path.position = entry.to_prefill
+        self._memory.open_path(entry, path, self._columns, self.step)
         entry.last_step = self.step  # the step that copies from the prompt's pages
-        self._promised += path.reserved
         self._running[path.slot] = path
+        self._paths_waiting -= 1
         if path.close_requested:
             self._closes.append(path)
-        self.pages.claim(path.slot, path.reserved)
-        shared, partial = divmod(entry.to_prefill, self.limits.page_size)
-        group = entry.group
-        admits.append(
-            Admit(
-                path.slot,
-                path.index,
-                group.seed,
-                group.sampling,
-                group.prompt_ids,
-                group.prompt_ids[-1],
-                path.position,
-                shared,
-            )
+        return Admit(
+            slot=path.slot,
+            index=path.index,
+            seed=entry.group.seed,
+            sampling=entry.group.sampling,
+            prompt_ids=entry.group.prompt_ids,
+            first_id=entry.group.prompt_ids[-1],
+            position=entry.to_prefill,
+            shared_pages=entry.shared,
         )
-        self.pages.retain(entry.prompt_pages[:shared])
-        edits += [PageEdit(path.slot, at, page) for at, page in enumerate(entry.prompt_pages[:shared])]
-        if partial:
-            page = self._grow(path, shared, edits)
-            copies.append(PageCopy(entry.prompt_pages[shared], page, partial))
 
-    def _advance(self, path: PathEntry, edits: list[PageEdit]) -> None:
-        at = path.position // self.limits.page_size
-        if at == self._shared(path) + len(path.pages):
-            self._grow(path, at, edits)
-        path.position += 1
-        path.launched += 1
-        path.last_step = self.step
+    def _repeat(self, rows: Slots, left: Slots) -> int:
+        """Forward passes of one plan: a power of two, never more than some row has a use for."""
+        if self._columns.watched[rows].any():
+            return 1
+        return 1 << (min(self.limits.queue_steps, int(left.max())).bit_length() - 1)
 
-    def _grow(self, path: PathEntry, at: int, edits: list[PageEdit]) -> int:
-        page = self.pages.allocate(path.slot, path.pages[-1] if path.pages else None)
-        path.pages.append(page)
-        edits.append(PageEdit(path.slot, at, page))
-        return page
+    def _advance(self, rows: Slots, tokens: Slots) -> None:
+        columns = self._columns
+        columns.launched[rows] += tokens
+        columns.position[rows] += tokens
+        columns.last_step[rows] = self.step
+        self._memory.grow_paths(self._running, rows, columns)
 
-    def _chunks(self, rows: int, edits: list[PageEdit]) -> tuple[Chunk, ...]:
+    def _chunks(self, rows: int) -> tuple[Chunk, ...]:
         """Fills what the decoding rows, in whole blocks, leave of the step."""
         chunks = []
         block = self.limits.block
         room = self.limits.step_tokens // block - -(-rows // block)
-        for entry in self.groups.values():
-            if entry.state is not GroupState.PREFILLING or not self._is_wanted(entry):
-                continue
+        for entry in [entry for entry in self._prefilling.values() if entry.wanted]:
             if room <= 0:
                 break
             start, stop = entry.prefilled, min(entry.prefilled + room * block, entry.to_prefill)
-            self._hold_prompt(entry, stop, edits)
+            self._memory.grow_prompt(entry, stop)
             chunks.append(Chunk(entry.table, start, entry.group.prompt_ids[start:stop]))
             entry.prefilled, entry.last_step = stop, self.step
             room -= -(-(stop - start) // block)
             if stop == entry.to_prefill:
                 entry.move(GroupState.RUNNING)
+                del self._prefilling[entry.id]
+                self._served = False
         return tuple(chunks)
 
-    def _hold_prompt(self, entry: GroupEntry, tokens: int, edits: list[PageEdit]) -> None:
-        while len(entry.prompt_pages) * self.limits.page_size < tokens:
-            last = entry.prompt_pages[-1] if entry.prompt_pages else None
-            page = self.pages.allocate(entry.table, last)
-            edits.append(PageEdit(entry.table, len(entry.prompt_pages), page))
-            entry.prompt_pages.append(page)
+    def _as_tuple(self, rows: Slots) -> tuple[int, ...]:
+        """The same tuple as long as the same rows run."""
+        if len(rows) != len(self._rows[0]) or (rows != self._rows[0]).any():
+            self._rows = rows, tuple(rows.tolist())
+        return self._rows[1]
 
-    # -- endings ---------------------------------------------------------------------------------------------
+    # -- what a step came to ---------------------------------------------------------------------------------
 
-    def _end(self, entry: GroupEntry, path: PathEntry, reason: FinishReason) -> None:
+    def _shares(self, groups: Slots) -> list[Share]:
+        """groups: the group of each row, ascending."""
+        changes = (groups[1:] != groups[:-1]).nonzero()[0] + 1
+        bounds = [0, *changes.tolist(), len(groups)]
+        return [Share(self.groups[int(groups[i])], i, j) for i, j in pairwise(bounds) if i < j]
+
+    def _stop(self, slots: Slots, finish: Ints) -> tuple[list[PathEntry], list[PathEntry]]:
+        """Ends and holds the paths whose code says so, and returns them."""
+        ended: list[PathEntry] = []
+        held: list[PathEntry] = []
+        for i in finish.nonzero()[0].tolist():
+            path, code = self._running[int(slots[i])], finish[i]
+            if code == HELD:
+                self._hold(path)
+                held.append(path)
+            else:
+                self._end(path, FinishCode(code).reason)
+                ended.append(path)
+        self._retire()
+        return ended, held
+
+    def _hold(self, path: PathEntry) -> None:
+        """What was launched for it behind the hold stands still: its next token follows the last committed one."""
+        columns, slot = self._columns, path.slot
+        path.move(PathState.HELD)
+        columns.decoding[slot] = False
+        columns.launched[slot] = columns.generated[slot]
+        columns.position[slot] = self.groups[path.group_id].to_prefill + columns.generated[slot]
+
+    def _end(self, path: PathEntry, reason: FinishReason) -> None:
+        """Ends a live path; `_retire` gives back what it owns."""
         path.reason = reason
         if path.state is PathState.WAITING:
             path.move(PathState.FINISHED)
-            entry.waiting.remove(path.index)
-            entry.unfinished -= 1
+            self.groups[path.group_id].waiting.remove(path.index)
+            self._paths_waiting -= 1
+            self._served = False
+            self._gone(path)
             return
         path.move(PathState.RETIRING)
+        columns, slot = self._columns, path.slot
+        columns.decoding[slot] = False
+        path.usage = PathUsage(
+            int(columns.generated[slot]), int(columns.think[slot]), int(columns.injected[slot])
+        )
+        path.committed_step, path.last_step = int(columns.committed_step[slot]), int(columns.last_step[slot])
         self._retiring.append(path)
-        self._retire()
 
     def _retire(self) -> None:
         """Gives back what no launched step can touch any more."""
@@ -304,91 +343,60 @@ class Scheduler:
             if path.last_step > self.committed:
                 still.append(path)
                 continue
-            shared = self.groups[path.group_id].prompt_pages[: self._shared(path)]
-            self.pages.release(path.pages)
-            self.pages.release(shared)
-            self.pages.unclaim(path.slot)
-            path.pages = []
-            self._promised -= path.reserved
+            self._memory.free_path(self.groups[path.group_id], path)
             del self._running[path.slot]
-            self._slots.append(path.slot)
-            self._releases.append(path.slot)
             path.move(PathState.FINISHED)
-            self.groups[path.group_id].unfinished -= 1
+            self._served = False
+            self._gone(path)
         self._retiring = still
 
-    def _free_prompt(self, entry: GroupEntry) -> None:
-        self.pages.release(entry.prompt_pages)
-        self.pages.unclaim(entry.table)
-        entry.prompt_pages = []
-        self._promised -= self._prompt_pages(entry.group)
-        self._tables.append(entry.table)
-        self._releases.append(entry.table)
+    def _gone(self, path: PathEntry) -> None:
+        entry = self.groups[path.group_id]
+        entry.unfinished -= 1
+        if not entry.unfinished:
+            self._ending[entry.id] = entry
 
     def _is_over(self, entry: GroupEntry) -> bool:
         stays = entry.group.stays_open and not entry.closing
         return not stays and entry.unfinished == 0 and entry.last_step <= self.committed
 
-    def _is_wanted(self, entry: GroupEntry) -> bool:
-        return bool(entry.waiting) and not entry.closing
-
-    # -- sizes -----------------------------------------------------------------------------------------------
-
-    def _wants_token(self, path: PathEntry) -> bool:
-        limit = self.groups[path.group_id].group.sampling.max_tokens
-        return path.state is PathState.DECODING and path.launched < limit
-
-    def _prompt_pages(self, group: Group) -> int:
-        return -(-(len(group.prompt_ids) - 1) // self.limits.page_size)
-
-    def _path_pages(self, group: Group) -> int:
-        """Worst case of one path's own pages: the last sampled token is never written to the cache."""
-        tokens = len(group.prompt_ids) - 1 + group.sampling.max_tokens
-        return -(-tokens // self.limits.page_size) - (len(group.prompt_ids) - 1) // self.limits.page_size
-
-    def _shared(self, path: PathEntry) -> int:
-        return self.groups[path.group_id].to_prefill // self.limits.page_size
-
-    def _refuse_impossible(self, group: Group) -> None:
-        prompt, budget, limits = len(group.prompt_ids), group.sampling.max_tokens, self.limits
-        if prompt + budget > limits.context_length:
-            raise DoesNotFit(
-                f"prompt of {prompt} tokens + budget of {budget} exceeds the context of "
-                f"{limits.context_length}; the largest budget here is "
-                f"{max(0, limits.context_length - prompt)}"
-            )
-        need = self._prompt_pages(group) + self._path_pages(group)
-        if need > limits.pages:
-            held = (
-                self._prompt_pages(group) - (prompt - 1) // limits.page_size
-            )  # the partial page, copied by each path
-            fits = (limits.pages - held) * limits.page_size - (prompt - 1)
-            raise DoesNotFit(
-                f"prompt of {prompt} tokens + budget of {budget} needs {need} pages of {limits.page_size}, the pool "
-                f"has {limits.pages}; the largest budget here is {max(0, fits)}"
-            )
+    def _live(self, group_id: int, indices: Iterable[int]) -> list[PathEntry]:
+        entry = self.groups.get(group_id)
+        paths = entry.paths if entry is not None else {}
+        return [paths[i] for i in dict.fromkeys(indices) if i in paths and paths[i].live]
 
     # -- reports ---------------------------------------------------------------------------------------------
+
+    @property
+    def pages(self) -> PageAllocator:
+        return self._memory.pages
 
     def tables(self) -> Iterator[list[int]]:
         """Every table that names pages, for the integrity check."""
         for entry in self.groups.values():
             yield entry.prompt_pages
         for path in self._running.values():
-            yield self.groups[path.group_id].prompt_pages[: self._shared(path)] + path.pages
+            entry = self.groups[path.group_id]
+            yield entry.prompt_pages[: entry.shared] + path.pages
 
     def counts(self) -> Counts:
-        queued = sum(entry.state is GroupState.WAITING for entry in self.groups.values())
-        waiting = sum(len(entry.waiting) for entry in self.groups.values())
-        return Counts(queued, len(self.groups) - queued, waiting, len(self._running))
+        return Counts(
+            self._groups_waiting,
+            len(self.groups) - self._groups_waiting,
+            self._paths_waiting,
+            len(self._running),
+        )
 
     @property
     def has_work(self) -> bool:
         """Whether a plan could launch something or has bookkeeping to hand over."""
-        if self._releases or any(self._wants_token(path) for path in self._running.values()):
-            return True
-        return any(self._is_wanted(entry) for entry in self.groups.values())
+        return bool(self._memory.releases or self._paths_waiting or len(self._columns.wanting()))
 
     @property
     def idle(self) -> bool:
         return not self.groups
+
+
+def slots_of(paths: Iterable[PathEntry]) -> tuple[int, ...]:
+    """Of those that have one: it may have ended since it was asked for something."""
+    return tuple(path.slot for path in paths if path.state in (PathState.DECODING, PathState.HELD))

@@ -1,4 +1,4 @@
-"""What the scheduler remembers of a group and of a path. Plain records; only `scheduler.py` changes them."""
+"""What the scheduler remembers of a group and of a path. Plain records; only this package changes them."""
 
 from __future__ import annotations
 
@@ -8,48 +8,45 @@ from dataclasses import dataclass, field
 from engine.scheduler.lifecycle import GroupState, PathState, move_group, move_path
 from engine.types import FinishReason, Group, PathUsage
 
+NOTHING = PathUsage(0, 0, 0)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class PathEntry:
-    """position: where its next input token goes. launched: tokens whose sampling has been launched.
-    The counts of `usage` are those of committed tokens."""
+    """pages: its own, behind those that it shares with the prompt. While it has a slot its counts are in `Columns`;
+    `usage`, `committed_step` and `last_step` are written when it ends."""
 
     group_id: int
     index: int
     state: PathState = PathState.WAITING
     slot: int = -1
     pages: list[int] = field(default_factory=list)
-    reserved: int = 0
-    position: int = 0
-    launched: int = 0
-    last_step: int = -1
-    committed_step: int = -1
-    generated: int = 0
-    think: int = 0
-    injected: int = 0
     close_requested: bool = False
     reason: FinishReason | None = None
+    usage: PathUsage = NOTHING
+    committed_step: int = -1
+    last_step: int = -1
 
     @property
     def live(self) -> bool:
-        return self.state in (PathState.WAITING, PathState.DECODING)
-
-    @property
-    def usage(self) -> PathUsage:
-        return PathUsage(self.generated, self.think, self.injected)
+        return self.reason is None
 
     def move(self, to: PathState) -> None:
         self.state = move_path(self.state, to)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GroupEntry:
     """waiting: live paths that have not started. unfinished: paths that own something or still will.
+    prompt_need, path_need: pages of the prompt and of one path, at worst; shared: of the prompt's, those that it fills.
     prefilled: prompt tokens whose computation has been launched, of the first `to_prefill`; the last prompt
     token is never prefilled: it is the first input of each path."""
 
     id: int
     group: Group
+    prompt_need: int
+    path_need: int
+    shared: int
     state: GroupState = GroupState.WAITING
     table: int = -1
     prompt_pages: list[int] = field(default_factory=list)
@@ -63,6 +60,11 @@ class GroupEntry:
     @property
     def to_prefill(self) -> int:
         return len(self.group.prompt_ids) - 1
+
+    @property
+    def wanted(self) -> bool:
+        """Whether some path of it still has to start."""
+        return bool(self.waiting) and not self.closing
 
     def move(self, to: GroupState) -> None:
         self.state = move_group(self.state, to)
