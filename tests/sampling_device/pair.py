@@ -39,12 +39,19 @@ class Pair:
         self.close_calls = 0
 
     def admit(
-        self, slot: int, params: SamplingParams, *, seed: int = 9, prompt: Sequence[int] = PROMPT
+        self,
+        slot: int,
+        params: SamplingParams,
+        *,
+        on_cpu: SamplingParams | None = None,
+        seed: int = 9,
+        prompt: Sequence[int] = PROMPT,
     ) -> None:
+        """on_cpu: what the CPU's path gets instead."""
         admit = Admit(slot, slot, seed, params, tuple(prompt), FIRST_ID, POSITION, 0)
         self.on_device.admit(admit)
         self.on_device.state[slot] = torch.from_numpy(self.on_device.record(admit)).to(self.device)
-        self.on_cpu.admit(slot, params, seed, slot, prompt, opening_phase(prompt, params.thinking))
+        self.on_cpu.admit(slot, on_cpu or params, seed, slot, prompt, opening_phase(prompt, params.thinking))
 
     def admit_all(self, params: Sequence[SamplingParams], **how: object) -> None:
         for slot, each in enumerate(params):
@@ -54,11 +61,13 @@ class Pair:
         self.on_device.release(slot)
         self.on_cpu.release(slot)
 
-    def step(self, logits: Tensor, slots: Sequence[int]) -> tuple[StepResult, SampleOutput]:
-        """One step of both over the same logits [rows, vocab], tokens compared."""
+    def step(
+        self, logits: Tensor, slots: Sequence[int], *, on_cpu: Tensor | None = None
+    ) -> tuple[StepResult, SampleOutput]:
+        """One step of both over the same logits [rows, vocab], tokens compared. on_cpu: what the CPU gets instead."""
         before = self.on_cpu.counters.clone()
         result = launch(self.on_device, logits.to(self.device), slots)
-        wanted = sample(self.on_cpu, logits, torch.tensor(slots))
+        wanted = sample(self.on_cpu, logits if on_cpu is None else on_cpu, torch.tensor(slots))
         for row in np.flatnonzero(result.tokens[0] != wanted.tokens.numpy()):
             found, token = int(result.tokens[0, row]), int(wanted.tokens[row])
             assert self._is_close(logits[row], slots[row], before[:, slots[row]], found, token), (

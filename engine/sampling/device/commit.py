@@ -19,8 +19,8 @@ from engine.sampling.device.settle import settle
 from engine.sampling.device.tables import Tables
 from engine.sampling.device.variant import Filters, Variant
 from engine.sampling.device.workspace import (
-    ENTROPY,
     CONFIDENCE,
+    ENTROPY,
     LOG_TOTAL,
     MEASURES,
     PASSES,
@@ -105,6 +105,12 @@ def _move_on(path, result, token):
     return token, force > 0
 
 
+@triton.jit
+def _count(cell, path):
+    if tl.load(path + c.PENALISED) != 0:
+        tl.store(cell, tl.load(cell) + 1)
+
+
 @triton.jit(do_not_specialize=["tiles"])
 def _commit(
     source,
@@ -145,9 +151,7 @@ def _commit(
     drawn = settle(source + row * stride, reports, carried, row, path, vocab, tiles, ROUND, SCALE, TILE, PAD)
     token, forced = _move_on(path, result, drawn)
     if not SCALE:
-        if tl.load(path + c.PENALISED) != 0:
-            cell = counts + slot * vocab + token
-            tl.store(cell, tl.load(cell) + 1)
+        _count(counts + slot * vocab + token, path)
     if STATISTICS or LOGPROBS:
         log_total = tl.load(measures + row * MEASURES + LOG_TOTAL)
         logprob = tl.load(logits + row * logits_stride + token).to(tl.float32) - log_total

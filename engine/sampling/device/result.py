@@ -29,14 +29,14 @@ class Field(IntEnum):
 
 OUT_WIDTH = Field.TOP_LOGPROBS + MAX_LOGPROBS
 
-assert Field.TOP_IDS == Field.STATISTICS + len(Statistic)
-assert Field.TOP_LOGPROBS == Field.TOP_IDS + MAX_LOGPROBS
+assert Field.STATISTICS + len(Statistic) <= Field.TOP_IDS
+assert Field.TOP_IDS + MAX_LOGPROBS <= Field.TOP_LOGPROBS
 
 
 def unpack(step: int, packed: Ints, variant: Variant, vocab: int) -> StepResult:
     """packed: int32 [repeat, rows, OUT_WIDTH], as the launches of one step have left it. The result shares no memory
     with it. A row that stands still does so until the step ends: its tokens are the first `count`."""
-    repeat, rows, _ = packed.shape
+    rows = packed.shape[1]
     count = packed[:, :, Field.COUNT].sum(0, dtype=np.int32)
     last = packed[-1]
     top = min(MAX_LOGPROBS, vocab)

@@ -15,8 +15,11 @@ from torch import Tensor
 
 from engine.attention.decode_plan import StateView
 from engine.sampling.device.commit import commit
+from engine.sampling.device.floors import find_floors
+from engine.sampling.device.measure import measure
 from engine.sampling.device.race import race
 from engine.sampling.device.result import OUT_WIDTH, unpack
+from engine.sampling.device.shape import shape
 from engine.sampling.device.slots import Column, check_eos, params_row, slot_row
 from engine.sampling.device.tables import Tables
 from engine.sampling.device.variant import Filters, Variant
@@ -124,6 +127,11 @@ class DeviceSampler:
         full = variant.filters is Filters.FULL
         passes = 1 if variant.filters is Filters.NONE else PASSES
         source = work.scores[: len(rows)] if full else logits
+        if variant.statistics or variant.logprobs:
+            measure(logits, rows, tables.state, work, tiling, confidence=variant.statistics)
+        if full:
+            shape(logits, rows, tables, work, tiling)
+            find_floors(rows, tables.state, work, tiling)
         for turn in range(passes):
             race(source, rows, tables.state, work, tiling, turn=turn, full=full, weigh=passes > 1)
         best = None

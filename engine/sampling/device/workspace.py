@@ -43,7 +43,7 @@ class Tiling:
         return block_of(self.tiles)
 
     @property
-    def groups(self) -> int:
+    def groups_block(self) -> int:
         """Groups of a row, rounded up to a power of two."""
         return self.pad * GROUPS
 
@@ -57,14 +57,16 @@ class Workspace:
     """On the device, float32 unless it says otherwise.
 
     reports: [PASSES, rows, 5, pad], see tile.py. carried: [PASSES, rows, 4], see race.py. maxima: [rows, groups], of
-    the scores of each group. chosen: int32 [rows, groups], groups that may hold one of the k best. measures: [rows, 3].
-    scores: [at once, vocab]. floors: [at once, 2], see floors.py.
+    the scores of each group. chosen: int32 [rows, groups], groups that may hold one of the k best. weights:
+    [rows, 3, pad] and measures: [rows, 3], see measure.py. scores: [at once, vocab], see shape.py. floors:
+    [at once, 2], see floors.py.
     """
 
     reports: Tensor
     carried: Tensor
     maxima: Tensor
     chosen: Tensor
+    weights: Tensor
     measures: Tensor
     scores: Tensor
     floors: Tensor
@@ -78,8 +80,9 @@ class Workspace:
         return cls(
             reports=make(PASSES, rows, 5, tiling.pad),
             carried=make(PASSES, rows, 4),
-            maxima=make(rows, tiling.groups),
-            chosen=make(rows, tiling.groups, dtype=torch.int32),
+            maxima=make(rows, tiling.groups_block),
+            chosen=make(rows, tiling.groups_block, dtype=torch.int32),
+            weights=make(rows, 3, tiling.pad),
             measures=make(rows, 3),
             scores=make(at_once, tiling.vocab),
             floors=make(at_once, 2),
