@@ -62,13 +62,20 @@ class Pair:
         self.on_cpu.release(slot)
 
     def step(
-        self, logits: Tensor, slots: Sequence[int], *, on_cpu: Tensor | None = None
+        self,
+        logits: Tensor,
+        slots: Sequence[int],
+        *,
+        on_cpu: Tensor | None = None,
+        standing: Sequence[int] = (),
     ) -> tuple[StepResult, SampleOutput]:
-        """One step of both over the same logits [rows, vocab], tokens compared. on_cpu: what the CPU gets instead."""
+        """One step of both over the same logits [rows, vocab], tokens compared. on_cpu: what the CPU gets instead.
+        standing: further slots of the device's step alone."""
         before = self.on_cpu.counters.clone()
-        result = launch(self.on_device, logits.to(self.device), slots)
+        seen = torch.cat((logits, logits.new_zeros(len(standing), self.vocab)))
+        result = launch(self.on_device, seen.to(self.device), [*slots, *standing])
         wanted = sample(self.on_cpu, logits if on_cpu is None else on_cpu, torch.tensor(slots))
-        for row in np.flatnonzero(result.tokens[0] != wanted.tokens.numpy()):
+        for row in np.flatnonzero(result.tokens[0, : len(slots)] != wanted.tokens.numpy()):
             found, token = int(result.tokens[0, row]), int(wanted.tokens[row])
             assert self._is_close(logits[row], slots[row], before[:, slots[row]], found, token), (
                 f"row {row}, slot {slots[row]}: {found} instead of {token}"
