@@ -1,25 +1,21 @@
-"""AsyncEngine: the engine as an asyncio program sees it. The step loop lives in a thread of its own.
+"""AsyncEngine: the engine as an asyncio program sees it. The step loop lives in a host: a thread or a process.
 
-Only messages of `engine.messages` cross between the two: commands through a queue, everything else in batches,
-one wake-up of the event loop a step.
+Only messages of `engine.messages` cross between the two: commands one by one, everything else in batches, one wake-up
+of the event loop a step.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import gc
 import itertools
-import queue
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
-from engine import errors
-from engine.build import ModelInfo, build
+from engine.build import ModelInfo
 from engine.config import EngineConfig
-from engine.errors import EngineClosed, EngineError, InvalidParameter
-from engine.loop import StepLoop
+from engine.errors import EngineClosed, EngineError, InvalidParameter, error_named
+from engine.hosts import LoopHost, start_host
 from engine.messages import (
     AddPaths,
     CloseGroup,
@@ -41,27 +37,24 @@ from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFini
 class AsyncEngine:
     """Made by `start`. All methods belong to the event loop that started it."""
 
-    def __init__(self, model: ModelInfo, loop: StepLoop) -> None:
-        self.model = model
-        self._steps = loop
-        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+    def __init__(self, host: LoopHost) -> None:
+        self.model: ModelInfo = host.model
+        self._host = host
         self._event_loop = asyncio.get_running_loop()
         self._tickets = itertools.count()
         self._ids = itertools.count()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._events: dict[int, asyncio.Queue[GroupEvent | EngineClosed]] = {}
         self._closed: EngineClosed | None = None
-        self._thread = threading.Thread(target=self._run, name="step-loop", daemon=True)
 
     @classmethod
     async def start(cls, config: EngineConfig) -> AsyncEngine:
         """Loads the model. Raises ModelLoadError, InvalidParameter, DoesNotFit."""
-        model, loop = await asyncio.to_thread(build, config)
-        # What is loaded now stays: the collector need not walk through it while steps run.
-        gc.collect()
-        gc.freeze()
-        engine = cls(model, loop)
-        engine._thread.start()
+        engine = cls(await asyncio.to_thread(start_host, config))
+        engine._host.run(
+            lambda messages: engine._call(engine._receive, messages),
+            lambda cause: engine._call(engine._ended, cause),
+        )
         # A thread that is inside torch when the interpreter goes down aborts the process.
         atexit.register(engine._abandon)
         return engine
@@ -78,18 +71,18 @@ class AsyncEngine:
         except BaseException:
             # A refusal left nothing behind; a caller that was cancelled here may have opened it all the same.
             self._events.pop(group_id, None)
-            self._commands.put(CloseGroup(next(self._tickets), group_id))
+            self._host.send(CloseGroup(next(self._tickets), group_id))
             raise
         return GroupHandle(self, group_id, events)
 
     def stats(self) -> EngineStats:
-        return self._steps.stats
+        return self._host.stats
 
     async def close(self) -> None:
         """Ends every path, waits for the loop's thread. Idempotent."""
         with suppress(EngineClosed):
             await self._ask(Shutdown(next(self._tickets)))
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._host.join)
         atexit.unregister(self._abandon)
 
     # -- the caller's side -----------------------------------------------------------------------------------
@@ -99,7 +92,7 @@ class AsyncEngine:
             raise self._closed
         future: asyncio.Future[Reply] = self._event_loop.create_future()
         self._replies[command.ticket] = future
-        self._commands.put(command)
+        self._host.send(command)
         return await future
 
     def _receive(self, messages: list[Message]) -> None:
@@ -113,7 +106,7 @@ class AsyncEngine:
                 case Reply(ticket):
                     self._resolve(ticket, message)
                 case Refusal(ticket, kind, text):
-                    self._resolve(ticket, error_of(kind, text))
+                    self._resolve(ticket, error_named(kind, text))
 
     def _resolve(self, ticket: int, outcome: Reply | EngineError) -> None:
         future = self._replies.pop(ticket, None)
@@ -137,47 +130,11 @@ class AsyncEngine:
 
     def _abandon(self) -> None:
         """The interpreter is going down without a `close`."""
-        self._commands.put(Shutdown(next(self._tickets)))
-        self._thread.join(timeout=10)
-
-    # -- the thread's side -----------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        import torch
-
-        torch.set_num_threads(self.model.threads)  # OpenMP keeps this number for each thread apart
-        cause = "the engine is closed"
-        try:
-            self._turn_until_shutdown()
-        except BaseException as error:
-            cause = f"the step loop died: {type(error).__name__}: {error}"
-            self._steps.fail(cause)
-            self._steps.turn()
-        self._post(self._steps.take())
-        self._call(self._ended, cause)
-
-    def _turn_until_shutdown(self) -> None:
-        while True:
-            for command in self._pending():
-                self._steps.handle(command)
-                if isinstance(command, Shutdown):
-                    while not self._steps.idle:
-                        self._steps.turn()
-                    return
-            self._steps.turn()
-            self._post(self._steps.take())
-
-    def _pending(self) -> list[Command]:
-        commands = [self._commands.get()] if self._steps.idle else []
-        while not self._commands.empty():
-            commands.append(self._commands.get())
-        return commands
-
-    def _post(self, messages: list[Message]) -> None:
-        if messages:
-            self._call(self._receive, messages)
+        self._host.send(Shutdown(next(self._tickets)))
+        self._host.join(timeout=10)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
+        """From the host's thread."""
         with suppress(RuntimeError):  # the caller's event loop is closed: nobody is left to tell
             self._event_loop.call_soon_threadsafe(function, *args)
 
@@ -244,11 +201,3 @@ class GroupHandle:
 
     async def _ask(self, command: Command) -> Reply:
         return await self._engine._ask(command)
-
-
-def error_of(kind: str, message: str) -> EngineError:
-    """The exception that a refusal stands for."""
-    known: dict[str, type[EngineError]] = {
-        cls.__name__: cls for cls in (errors.InvalidParameter, errors.DoesNotFit, errors.EngineClosed)
-    }
-    return known.get(kind, EngineError)(message)

@@ -1,18 +1,18 @@
-"""Puts an engine together: model, pool, tables, attention, sampler, scheduler, loop."""
+"""Puts an engine together: a device's backend, the scheduler, the loop."""
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.config import BLOCK, EngineConfig, available_memory, pool_pages
+from engine.config import BLOCK, EngineConfig
 from engine.errors import InvalidParameter
 from engine.loop import StepLoop
+from engine.start_report import StartReport
 
-# The machine is not the engine's alone: of the memory that is free, the KV pool takes a quarter.
-CPU_POOL_SHARE = 0.25
+log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,51 +29,46 @@ class ModelInfo:
     dtype: str
     device: str
     threads: int
+    start: StartReport
 
 
 def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
-    """Loads the model and builds its loop. Raises ModelLoadError, InvalidParameter, DoesNotFit."""
-    import torch
+    """Loads the model and builds its loop. Raises ModelLoadError, InvalidParameter, DoesNotFit, EngineError.
 
-    from engine.attention.extents import ExtentAttention
-    from engine.executor import Executor
-    from engine.kv.pool import KVPool
-    from engine.kv.tables import BlockTables
+    Torch is imported here and not before: whoever only talks to an engine does without.
+    """
     from engine.models.loader import expected_tensors
     from engine.models.spec import ModelSpec
-    from engine.models.transformer import Transformer
-    from engine.sampling.state import SamplerState
-    from engine.scheduler.scheduler import Limits, Scheduler
+    from engine.scheduler.limits import Limits
+    from engine.scheduler.scheduler import Scheduler
 
     path = Path(config.model)
     spec = ModelSpec.read(path)
     context = context_length(config, spec.context_length)
-    threads = config.threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(threads)
-    dtype = torch.bfloat16 if config.dtype == "bfloat16" else torch.float32
-    device = torch.device(config.device)
-    model = Transformer.load(path, spec, dtype, device)
-    token_bytes = spec.kv_bytes_per_token(dtype)
-    pages = pool_pages(config, token_bytes, available_memory(), CPU_POOL_SHARE, context)
-    pool = KVPool(
-        layers=spec.layers,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        pages=pages,
-        page_size=config.page_size,
-        dtype=dtype,
-        device=device,
+    if config.on_gpu:
+        from engine.build_device import build_device
+
+        backend = build_device(config, spec, context)
+    else:
+        from engine.build_cpu import build_cpu
+
+        backend = build_cpu(config, spec, context)
+    for line in backend.report.lines():
+        log.info(line)
+    limits = Limits(
+        backend.pages,
+        config.page_size,
+        config.max_paths,
+        config.tokens_per_step,
+        BLOCK,
+        context,
+        config.steps_queued,
     )
-    tables = BlockTables(2 * config.max_paths, config.page_size)
-    attention = ExtentAttention(pool, tables, block=BLOCK)
-    sampler = SamplerState(config.max_paths, spec.vocab, device, spec.eos_ids)
-    executor = Executor(model, pool, tables, attention, sampler, config.max_paths)
-    limits = Limits(pages, config.page_size, config.max_paths, config.tokens_per_step, BLOCK, context)
     loop = StepLoop(
         Scheduler(limits),
-        executor,
+        backend.runner,
         overlap=config.steps_in_flight,
-        kv_bytes_per_page=token_bytes * config.page_size,
+        kv_bytes_per_page=backend.token_bytes * config.page_size,
     )
     info = ModelInfo(
         path.name,
@@ -83,9 +78,10 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         spec.vocab,
         context,
         spec.eos_ids,
-        str(dtype).removeprefix("torch."),
-        config.device,
-        threads,
+        backend.dtype,
+        backend.device,
+        backend.threads,
+        backend.report,
     )
     return info, loop
 

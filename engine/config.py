@@ -27,7 +27,8 @@ class EngineConfig:
     allows. max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
     prompt chunks together; None: 256 on the CPU, 2,048 more than max_paths on a GPU. page_size: tokens of a page.
     overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps that may
-    be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. weights: random makes a
+    be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. own_process: the step loop
+    runs in a process of its own, for servers: the caller's Python then never holds it up. weights: random makes a
     model of the folder's shape without its tensors, for measurements.
 
     On a GPU only. capture_sizes: numbers of rows that decode steps are padded to and captured for as CUDA graphs; None:
@@ -46,6 +47,7 @@ class EngineConfig:
     page_size: int = 64
     overlap: int | None = None
     queue_steps: int | None = None
+    own_process: bool = False
     weights: str = "checkpoint"
     capture_sizes: tuple[int, ...] | None = None
     enforce_eager: bool = False

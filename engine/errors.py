@@ -21,3 +21,9 @@ class ModelLoadError(EngineError):
 
 class EngineClosed(EngineError):
     """The engine was closed, or its loop died; the message carries the cause."""
+
+
+def error_named(kind: str, message: str) -> EngineError:
+    """The exception that crossed a process boundary as its class's name and its text."""
+    known = (InvalidParameter, DoesNotFit, ModelLoadError, EngineClosed)
+    return {cls.__name__: cls for cls in known}.get(kind, EngineError)(message)

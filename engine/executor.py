@@ -23,6 +23,7 @@ from engine.sampling.state import SamplerState
 from engine.sampling.stops import FinishCode
 from engine.sampling.thinking import opening_phase
 from engine.scheduler.plan import Ints, Pending, StepPlan, StepResult
+from engine.types import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,9 @@ class Executor:
         self._attention, self._sampler = attention, sampler
         self._next_id = torch.zeros(slots, dtype=torch.int64)
         self._slots = slots
+
+    def check(self, sampling: SamplingParams) -> None:
+        """Nothing that is valid is too much here: tables grow."""
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Pending:

@@ -34,10 +34,13 @@ from engine.scheduler.lifecycle import PathState
 from engine.scheduler.plan import Pending, StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.state import PathEntry
-from engine.types import EngineStats, FinishReason, PathFinished, PathHeld
+from engine.types import EngineStats, FinishReason, PathFinished, PathHeld, SamplingParams
 
 
 class Runner(Protocol):
+    def check(self, sampling: SamplingParams) -> None:
+        """Raises InvalidParameter for what this device cannot honour."""
+
     def launch(self, plan: StepPlan) -> Pending:
         """Starts a step and returns at once where the device allows it. Steps take effect in this order."""
         ...
@@ -104,6 +107,7 @@ class StepLoop:
     def _dispatch(self, command: Command) -> None:
         match command:
             case Open():
+                self._runner.check(command.group.sampling)
                 self.scheduler.submit(command.group_id, command.group)
                 self._out.append(Reply(command.ticket))
             case AddPaths():

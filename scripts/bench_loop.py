@@ -57,6 +57,9 @@ class Instant:
         self.planned = self.taken = 0.0
         self._last = StepResult.blank(-1, 1, 0)
 
+    def check(self, sampling: SamplingParams) -> None:
+        """Everything is honoured."""
+
     def launch(self, plan: StepPlan) -> Pending:
         self.planned = time.perf_counter()
         rows = len(plan.slots)

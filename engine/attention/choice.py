@@ -58,43 +58,43 @@ def lengths_to_try(context: int, pool_tokens: int, rows: int) -> tuple[int, ...]
 
 
 class Chooser:
-    """layers: the pool's views. block_table, view: the device's own, overwritten while measuring."""
+    """layers: the pool's views. table_width: pages that a path can have."""
 
-    def __init__(self, layers: Sequence[Tensor], block_table: Tensor, view: StateView, q_heads: int) -> None:
-        self._layers, self._block_table, self._view, self._q_heads = layers, block_table, view, q_heads
+    def __init__(self, layers: Sequence[Tensor], table_width: int, q_heads: int) -> None:
+        self._layers, self._table_width, self._q_heads = layers, table_width, q_heads
 
     def choose(self, rows: int, candidates: Sequence[DecodeKernel], lengths: Sequence[int]) -> Choice:
         if len(candidates) == 1:
             return Choice(rows, candidates[0], {})
         timings: dict[str, list[Timing]] = {kernel.name: [] for kernel in candidates}
         for tokens in lengths:
-            slots = self._pretend(rows, tokens)
             for kernel in candidates:
-                timings[kernel.name].append(self._time(kernel, slots, tokens))
+                self._pretend(kernel, rows, tokens)
+                timings[kernel.name].append(self._time(kernel, rows, tokens))
         name = best({name: [t.microseconds for t in row] for name, row in timings.items()})
         kernel = next(kernel for kernel in candidates if kernel.name == name)
         return Choice(rows, kernel, {name: tuple(row) for name, row in timings.items()})
 
-    def _pretend(self, rows: int, tokens: int) -> Tensor:
-        """Rows of that length whose pages are spread over the pool."""
+    def _pretend(self, kernel: DecodeKernel, rows: int, tokens: int) -> None:
+        """Prepares the kernel for rows of that length whose pages are spread over the pool."""
         layer = self._layers[0]
         page, pool_pages = layer.shape[2], layer.shape[0] - 1
         pages = -(-tokens // page)
-        device = layer.device
-        spread = torch.arange(rows * pages, device=device, dtype=torch.int64) * 7919 % pool_pages
-        self._block_table[:rows, :pages] = spread.view(rows, pages).int()
-        self._view.state[:rows, self._view.position] = tokens - 1
-        return torch.arange(rows, dtype=torch.int32, device=device)
+        table = torch.zeros(rows, self._table_width, dtype=torch.int32, device=layer.device)
+        spread = torch.arange(rows * pages, device=layer.device) * 7919 % pool_pages
+        table[:, :pages] = spread.view(rows, pages).int()
+        state = torch.full((rows, 1), tokens - 1, dtype=torch.int32, device=layer.device)
+        slots = torch.arange(rows, dtype=torch.int32, device=layer.device)
+        kernel.prepare(slots, StateView(state, next_id=0, position=0), table)
 
-    def _time(self, kernel: DecodeKernel, slots: Tensor, tokens: int) -> Timing:
-        rows, layer = slots.shape[0], self._layers[0]
+    def _time(self, kernel: DecodeKernel, rows: int, tokens: int) -> Timing:
+        layer = self._layers[0]
         kv_heads, dim = layer.shape[3:]
         q = torch.randn(rows, self._q_heads, dim, device=layer.device).to(layer.dtype)
-        kernel.prepare(slots, self._view, self._block_table)
         run: Callable[[int], Tensor] = lambda i: kernel.attend(self._layers[i % len(self._layers)], q)  # noqa: E731
         torch.cuda.synchronize()
         run(0)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
         for i in range(1, _RUNS + 1):
             run(i)

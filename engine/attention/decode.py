@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.attention.choice import Choice, Chooser, lengths_to_try
-from engine.attention.decode_plan import DecodePlan, StateView
+from engine.attention.decode_plan import DecodePlan
 from engine.attention.flashinfer import (
     DecodeKernel,
     Heads,
@@ -27,24 +26,23 @@ INVARIANT_CHUNK_TOKENS = 4096
 
 
 class DecodeAttention:
-    """Kernels by number of rows, made when first asked for. block_table: int32 [tables, pages] on the device."""
+    """Kernels by number of rows. table_width: pages that a path can have. context: tokens, likewise."""
 
     def __init__(
         self,
         pool: DevicePool,
         heads: Heads,
-        block_table: Tensor,
-        view: StateView,
+        table_width: int,
         *,
         context: int,
         invariant: bool,
     ) -> None:
         self._pool, self._heads, self._invariant = pool, heads, invariant
-        self._block_table, self._context = block_table, context
-        self._device = block_table.device
+        self._table_width, self._context = table_width, context
+        self._device = pool.data.device
         self._module: Any = decode_module(heads)
         self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
-        self._chooser = Chooser(pool.layers, block_table, view, heads.q)
+        self._chooser = Chooser(pool.layers, table_width, heads.q)
         self.choices: dict[int, Choice] = {}
         sms = torch.cuda.get_device_properties(self._device).multi_processor_count
         self._slots = max(
@@ -54,7 +52,7 @@ class DecodeAttention:
         self._xqa = XqaScratch(self._device) if built else None
 
     def choose(self, sizes: Sequence[int]) -> None:
-        """Measures and chooses for every bucket. Overwrites block tables and path states: at start-up only."""
+        """Measures and chooses for every bucket."""
         self._reserve(max(max(self._capacities(rows)) for rows in sizes))
         pool_tokens = self._pool.padding * self._pool.page_size
         for rows in sizes:
@@ -69,9 +67,8 @@ class DecodeAttention:
         return self.choices[rows].kernel
 
     def _capacities(self, rows: int) -> list[int]:
-        width = self._block_table.shape[1]
         if self._invariant:
-            return [rows * -(-width * self._pool.page_size // INVARIANT_CHUNK_TOKENS)]
+            return [rows * -(-self._table_width * self._pool.page_size // INVARIANT_CHUNK_TOKENS)]
         return sorted({max(self._slots, rows), max(2 * self._slots, rows), rows + self._slots})
 
     def _candidates(self, rows: int) -> list[DecodeKernel]:
@@ -87,12 +84,11 @@ class DecodeAttention:
         whole = self._plan(rows, rows, 0)
         found.append(TensorCoreDecode(self._module, self._heads, whole, self._scratch, split=False))
         if self._xqa is not None:
-            found.append(XqaDecode(self._heads, whole, self._block_table.shape[1], self._xqa))
+            found.append(XqaDecode(self._heads, whole, self._table_width, self._xqa))
         return found
 
     def _plan(self, rows: int, capacity: int, fixed: int) -> DecodePlan:
-        width = self._block_table.shape[1]
-        return DecodePlan(rows, capacity, self._pool.page_size, width, self._device, fixed)
+        return DecodePlan(rows, capacity, self._pool.page_size, self._table_width, self._device, fixed)
 
     def _reserve(self, capacity: int) -> None:
         """Scratch for partial results, shared by all kernels: one runs at a time. Never moved once captured: kernels

@@ -24,6 +24,10 @@ _SCRATCH_BYTES = 256 << 20
 
 
 class Prefill(Protocol):
+    """backend: which kernel, for the start report."""
+
+    backend: str
+
     def plan(self, starts: Sequence[int], lengths: Sequence[int], pages: Tensor) -> None:
         """Once a step. Chunk i has lengths[i] tokens behind starts[i] cached ones. pages: int32 on the device, the
         pages of every chunk's table up to its end, one chunk after the other."""

@@ -19,7 +19,7 @@ class Upload:
     def __init__(self, ring: int, device: torch.device) -> None:
         self._device = device
         self._pinned = [self._buffer(_FIRST_INTS) for _ in range(ring)]
-        self._copied = [torch.cuda.Event() for _ in range(ring)]
+        self._copied = [torch.cuda.Event() for _ in range(ring)]  # type: ignore[no-untyped-call]
         self._target = torch.empty(_FIRST_INTS, dtype=torch.int32, device=device)
         self._turn = 0
 

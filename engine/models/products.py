@@ -67,5 +67,5 @@ class BlockProduct:
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.shape[0]
         padded = functional.pad(x, (0, 0, 0, -rows % INVARIANT_ROWS))
-        parts = [self.product(block) for block in padded.split(INVARIANT_ROWS)]
+        parts = [self.product(block) for block in padded.split(INVARIANT_ROWS)]  # type: ignore[no-untyped-call]
         return parts[0][:rows] if len(parts) == 1 else torch.cat(parts)[:rows]

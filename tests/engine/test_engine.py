@@ -354,7 +354,7 @@ async def test_a_failing_step_reaches_every_stream_and_the_engine_still_closes(t
     def broken(plan: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(engine._steps._runner, "launch", broken)
+    monkeypatch.setattr(engine._host._loop._runner, "launch", broken)
     for seen in await asyncio.gather(*running):
         assert {event.reason for event in seen.finished.values()} == {FinishReason.ERROR}
         assert all("out of memory" in event.message for event in seen.finished.values())

@@ -42,6 +42,9 @@ class ScriptedRunner:
         self.plans: list[StepPlan] = []
         self.fail_at = -1
 
+    def check(self, sampling: SamplingParams) -> None:
+        """Everything is honoured."""
+
     def launch(self, plan: StepPlan) -> Pending:
         if plan.step == self.fail_at:
             raise RuntimeError("the device is gone")

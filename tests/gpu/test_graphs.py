@@ -55,6 +55,7 @@ def running(executor) -> DeviceExecutor:
 def steps(executor: DeviceExecutor, slots: tuple[int, ...], repeat: int) -> tuple[StepResult, torch.Tensor]:
     """What the paths do next, from the state they are in, which is left as it was."""
     before = executor.state.clone()
+    torch.cuda.synchronize()  # the executor has a stream of its own
     with torch.inference_mode():
         result = executor.launch(plan(2, slots, repeat=repeat)).result()
         after = executor.state.clone()
@@ -106,6 +107,7 @@ def test_a_path_does_the_same_whatever_its_row(running):
 def test_padded_rows_leave_every_page_of_a_path_alone(running):
     pool = running.pool.data
     before = pool[: 8 * PATHS].clone()
+    torch.cuda.synchronize()
     steps(running, (0,), 1)
     steps(running, tuple(range(9)), 1)  # 16 rows, 7 of them padded
     changed = (pool[: 8 * PATHS] != before).flatten(1).any(1).nonzero().flatten().tolist()

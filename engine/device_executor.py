@@ -1,0 +1,261 @@
+"""Runs step plans on a GPU: uploads what changed, replays a captured step or launches one, never waits.
+
+Everything that a step needs lives on the device: block tables, and one row of state a slot with its next input id
+and position, which the last kernel of a step advances. So a plan that changes nothing uploads nothing, and a step
+can be launched before the host knows what the one before has sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.attention.decode import DecodeAttention
+from engine.attention.prefill import Prefill
+from engine.graphs.buckets import bucket_for
+from engine.graphs.capture import DecodeGraphs
+from engine.kernels.scatter import admit_rows, write_cells
+from engine.kv.device_pool import DevicePool
+from engine.kv.upload import Upload
+from engine.models.device import DeviceTransformer, Step
+from engine.sampling.device.sampler import DeviceSampler
+from engine.sampling.device.slots import Column, check_widths
+from engine.sampling.device.variant import Variant
+from engine.scheduler.plan import Chunk, Ints, Pending, StepPlan, StepResult
+from engine.types import SamplingParams
+
+_UPLOADS = 3  # that one launch may make: changes, rows, prompt tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Decoding rows of a step: how many, the size they run in, and their slots on the device, int32 [size]."""
+
+    count: int
+    size: int
+    slots: Tensor
+
+
+class DeviceExecutor:
+    """sizes: buckets, ascending. graphs: None: every step is launched kernel by kernel, at the same sizes.
+    ring: launches whose results the host may hold unread, plus one. repeats: the most of one plan."""
+
+    def __init__(
+        self,
+        model: DeviceTransformer,
+        pool: DevicePool,
+        block_table: Tensor,
+        decode: DecodeAttention,
+        prefill: Prefill,
+        sampler: DeviceSampler,
+        *,
+        slots: int,
+        sizes: tuple[int, ...],
+        ring: int,
+        repeats: int,
+        stream: torch.cuda.Stream,
+    ) -> None:
+        self._model, self.pool, self._block_table = model, pool, block_table
+        self._decode, self._prefill, self._sampler = decode, prefill, sampler
+        self._slots, self.sizes, self._stream = slots, sizes, stream
+        device, most = block_table.device, max(sizes)
+        self._upload = Upload(_UPLOADS * ring, device)
+        self._row_slots = torch.full((most,), slots, dtype=torch.int32, device=device)
+        self._uploaded: tuple[int, ...] = ()
+        self._out = torch.zeros(most, sampler.out_width, dtype=torch.int32, device=device)
+        self._results = [
+            torch.empty(repeats, most, sampler.out_width, dtype=torch.int32, pin_memory=True)
+            for _ in range(ring)
+        ]
+        self._turn = 0
+        self.state = sampler.state
+        self.graphs: DecodeGraphs | None = None
+
+    def capture(self, variants: tuple[Variant, ...]) -> DecodeGraphs:
+        """Captures every bucket; from now on steps of decoding rows are replays."""
+        graphs = DecodeGraphs(self._decode_step, self._stream, self._padded_only)
+        graphs.capture_all(self.sizes, variants)
+        self.graphs = graphs
+        return graphs
+
+    def check(self, sampling: SamplingParams) -> None:
+        """Raises InvalidParameter where a path's row of state has no room for its lists of ids."""
+        check_widths(sampling)
+
+    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> Pending:
+        """Queues the step and returns at once."""
+        with torch.cuda.stream(self._stream):
+            variant = self._apply(plan)
+            if plan.empty:
+                return _Done(StepResult.blank(plan.step, plan.repeat, 0))
+            rows = self._rows(plan)
+            results = self._results[self._next()]
+            for repetition in range(plan.repeat):
+                if plan.chunks:
+                    self._mixed_step(rows, plan.chunks, variant)
+                else:
+                    self._run(rows.size, variant)
+                if rows.count:
+                    part = slice(0, rows.count)
+                    results[repetition, part].copy_(self._out[part], non_blocking=True)
+            over = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            over.record()
+        return _Launched(plan, variant, results, over, self._sampler)
+
+    # -- a plan's changes ------------------------------------------------------------------------------------
+
+    def _apply(self, plan: StepPlan) -> Variant:
+        for table in plan.releases:
+            if table < self._slots:
+                self._sampler.release(table)
+        for admit in plan.admits:
+            self._sampler.admit(admit)
+        if plan.admits or plan.edits or plan.closes or plan.resumes:
+            self._write(plan)
+        self.pool.copy(plan.copies)
+        return self._sampler.variant
+
+    def _write(self, plan: StepPlan) -> None:
+        edits = np.array([(self._table(e.table), e.at, e.page) for e in plan.edits], dtype=np.int32)
+        closes = [slot for slot in plan.closes if self._sampler.thinks(slot)]
+        cells = np.array(
+            [(slot, Column.MAX_THINK, 0) for slot in closes]
+            + [(slot, Column.FINISH, 0) for slot in plan.resumes],
+            dtype=np.int32,
+        )
+        records = [self._sampler.record(admit) for admit in plan.admits]
+        parts = [
+            np.array([admit.slot for admit in plan.admits], dtype=np.int32),
+            np.concatenate(records) if records else np.empty(0, dtype=np.int32),
+            *_columns(edits),
+            *_columns(cells),
+        ]
+        slots, rows, at, column, page, slot, field, value = self._upload.send(parts)
+        state = self._sampler.state
+        if plan.admits:
+            admit_rows(slots, rows, state, self._block_table, self.pool.padding)
+        if len(edits):
+            write_cells(self._block_table, at, column, page)
+        if len(cells):
+            write_cells(state, slot, field, value)
+
+    def _table(self, table: int) -> int:
+        """Row of the block table. Row `slots` is that of padded rows, so prompts' tables lie one further."""
+        return table if table < self._slots else table + 1
+
+    def _rows(self, plan: StepPlan) -> Rows:
+        count = len(plan.slots)
+        size = bucket_for(count, self.sizes) or count if count else 0
+        if plan.slots != self._uploaded and count:
+            padded = np.full(len(self._row_slots), self._slots, dtype=np.int32)
+            padded[:count] = plan.slots
+            self._row_slots.copy_(self._upload.send([padded])[0])
+            self._uploaded = plan.slots
+        return Rows(count, size, self._row_slots[:size])
+
+    # -- forward passes --------------------------------------------------------------------------------------
+
+    def _run(self, size: int, variant: Variant) -> None:
+        if self.graphs is not None and size in self.sizes:
+            self.graphs.replay(size, variant)
+        else:
+            self._decode_step(size, variant)
+
+    @contextmanager
+    def _padded_only(self) -> Iterator[None]:
+        before = self._row_slots.clone()
+        self._row_slots.fill_(self._slots)
+        yield
+        self._row_slots.copy_(before)
+
+    @torch.inference_mode()
+    def _decode_step(self, size: int, variant: Variant) -> None:
+        """One token for each of the first `size` rows. This is what is captured."""
+        slots = self._row_slots[:size]
+        kernel = self._decode.kernel(size)
+        kernel.prepare(slots, self._sampler.view, self._block_table)
+        layers = self.pool.layers
+        step = Step(kernel.ids, slots, kernel.positions, lambda i, q: kernel.attend(layers[i], q))
+        hidden = self._model.forward(step, layers, self._block_table)
+        self._sampler.launch(self._model.logits(hidden), slots, variant, self._out[:size])
+
+    def _mixed_step(self, rows: Rows, chunks: tuple[Chunk, ...], variant: Variant) -> None:
+        """Decoding rows first, then the chunks' tokens, through the same products; attention apart."""
+        ids, tables, positions = self._upload.send(
+            [
+                np.concatenate([np.array(chunk.ids, dtype=np.int32) for chunk in chunks]),
+                np.concatenate([np.full(len(c.ids), self._table(c.table), dtype=np.int32) for c in chunks]),
+                np.concatenate([np.arange(c.start, c.start + len(c.ids), dtype=np.int32) for c in chunks]),
+            ]
+        )
+        self._prefill.plan([c.start for c in chunks], [len(c.ids) for c in chunks], self._pages(chunks))
+        layers, size = self.pool.layers, rows.size
+        if not size:
+            step = Step(ids, tables, positions, lambda i, q: self._prefill.attend(layers[i], q))
+            self._model.forward(step, layers, self._block_table)
+            return
+        kernel = self._decode.kernel(size)
+        kernel.prepare(rows.slots, self._sampler.view, self._block_table)
+
+        def attend(layer: int, q: Tensor) -> Tensor:
+            cache = layers[layer]
+            return torch.cat((kernel.attend(cache, q[:size]), self._prefill.attend(cache, q[size:])))
+
+        step = Step(
+            torch.cat((kernel.ids, ids)),
+            torch.cat((rows.slots, tables)),
+            torch.cat((kernel.positions, positions)),
+            attend,
+        )
+        hidden = self._model.forward(step, layers, self._block_table)
+        self._sampler.launch(self._model.logits(hidden[:size]), rows.slots, variant, self._out[:size])
+
+    def _pages(self, chunks: tuple[Chunk, ...]) -> Tensor:
+        """The pages of every chunk's table up to its end, one chunk after the other: int32 on the device."""
+        page = self.pool.page_size
+        ends = [-(-(chunk.start + len(chunk.ids)) // page) for chunk in chunks]
+        return torch.cat(
+            [self._block_table[self._table(c.table), :end] for c, end in zip(chunks, ends, strict=True)]
+        )
+
+    def _next(self) -> int:
+        self._turn = (self._turn + 1) % len(self._results)
+        return self._turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    outcome: StepResult
+
+    def result(self) -> StepResult:
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """results: pinned, int32 [repeats, rows, width]; filled when `over` has happened."""
+
+    plan: StepPlan
+    variant: Variant
+    results: Tensor
+    over: torch.cuda.Event
+    sampler: DeviceSampler
+
+    def result(self) -> StepResult:
+        self.over.synchronize()
+        rows = len(self.plan.slots)
+        packed = self.results.numpy()[: self.plan.repeat, :rows]
+        return self.sampler.unpack(self.plan.step, packed, self.variant)
+
+
+def _columns(table: Ints) -> list[Ints]:
+    """The three columns of a table of cells, each contiguous."""
+    if not len(table):
+        return [np.empty(0, dtype=np.int32)] * 3
+    return [np.ascontiguousarray(table[:, i]) for i in range(3)]
