@@ -34,6 +34,7 @@ from scripts.decode.record import Record
 from scripts.decode.start import starts
 from scripts.decode.subject import Machine, Subject
 from scripts.decode.tables import tables
+from scripts.decode.trace import warm_up
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks" / "decode_h200.json"
 EAGER_MODELS = ("qwen3-0.6b", "qwen3-8b")
@@ -170,6 +171,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"read bandwidth {read / 1e12:.2f} TB/s", flush=True)
         machine = Machine(args.device, args.threads, args.queue_steps, args.step_tokens)
         method = Method(args.steps, args.rounds, traced=args.trace and args.device == "cuda")
+        if method.traced:
+            warm_up()
         record = Record.open(args.out, args.device, args.commit)
         asyncio.run(
             measure(Order(Bench(machine, method, record, read), args.model, points, scratch), args.sections)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from engine.async_engine import AsyncEngine
 from engine.types import SamplingParams
-from scripts.decode.grid import Bench, mode_of
+from scripts.decode.grid import Bench, mode_of, traced
 from scripts.decode.points import K, Point
+from scripts.decode.record import Row
 from scripts.decode.streams import FIRST, Streams, random_prompts
 from scripts.decode.subject import Subject, kv_tokens, started
 
@@ -49,29 +50,20 @@ async def _run(bench: Bench, subject: Subject, engine: AsyncEngine, load: Load, 
     sampling = SamplingParams(load.budget, temperature=1.0, ignore_eos=True)
     prompts = random_prompts(load.groups, PROMPT, engine.model.vocab_size)
     streams = await Streams.open(engine, prompts, sampling, watched=load.watched)
-    rounds = [await _round(streams, bench.method.budget, load) for _ in range(bench.method.rounds)]
+    rounds = [await _round(streams, bench.method.last, load) for _ in range(bench.method.rounds)]
+    device = await traced(streams, bench.method, load.paths)
     await streams.close()
     best = {name: min(each[name] for each in rounds) for name in rounds[0]}
-    point = load.point
-    rates = {
-        f"tokens_per_s_{name}": 1000 * point.batch / ms
-        for name, ms in best.items()
-        if name in ("at_1k", "whole")
+    point, early = load.point, best.pop("early")
+    more: Row = {
+        "groups": load.groups,
+        "budget": load.budget,
+        "ms_rounds": [each["early"] for each in rounds],
     }
+    for name, ms in best.items():
+        more |= {f"ms_{name}": ms, f"tokens_per_s_{name}": 1000 * point.batch / ms}
     mode = mode_of(engine_mode, watched=load.watched)
-    row = bench.row(
-        subject,
-        engine,
-        point,
-        mode,
-        best["early"],
-        groups=load.groups,
-        budget=load.budget,
-        ms_rounds=[each["early"] for each in rounds],
-        **{f"ms_{name}": ms for name, ms in best.items() if name != "early"},
-        **rates,
-    )
-    bench.record.add("rows", row)
+    bench.record.add("rows", bench.row(subject, engine, point, mode, early, **more, **device))
 
 
 async def _round(streams: Streams, early: int, load: Load) -> dict[str, float]:

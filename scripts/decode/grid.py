@@ -19,6 +19,9 @@ from scripts.decode.streams import FIRST, Streams, opened, sampling_for
 from scripts.decode.subject import LABELS, Machine, Subject, kv_tokens, started
 
 TRACED = 64  # steps
+SLACK = (
+    24  # tokens that a path may still decode at the end, so that no row is empty while the last one is timed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,13 @@ class Method:
     traced: bool = False
 
     @property
-    def budget(self) -> int:
+    def last(self) -> int:
+        """Tokens of a path at the end of the steps that count."""
         return FIRST + self.steps
+
+    @property
+    def budget(self) -> int:
+        return self.last + SLACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +74,22 @@ class Bench:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """ms: of a step, each round."""
-
-    ms: list[float]
-
-    @property
-    def best(self) -> float:
-        return min(self.ms)
-
-
-async def timed(engine: AsyncEngine, streams: Streams, method: Method, paths: int = 1) -> Timing:
-    """Rounds of `paths` new paths behind each prompt."""
+async def timed(streams: Streams, method: Method) -> list[float]:
+    """Milliseconds of a step, in rounds of one new path behind each prompt."""
     ms = []
     for _ in range(method.rounds):
-        meter = await streams.add((FIRST, method.budget), paths)
+        meter = await streams.add((FIRST, method.last))
         begun = await meter.at(FIRST)
-        ms.append(1000 * (await meter.at(method.budget) - begun) / method.steps)
+        ms.append(1000 * (await meter.at(method.last) - begun) / method.steps)
         await meter.over()
-    return Timing(ms)
+    return ms
 
 
 async def traced(streams: Streams, method: Method, paths: int = 1) -> Row:
-    """What one more round does on the device, in fields of a row."""
+    """What one more round of so many paths behind each prompt does on the device, in fields of a row."""
     if not method.traced:
         return {}
-    first, last = 2 * FIRST, min(2 * FIRST + TRACED, method.budget - FIRST)
+    first, last = 2 * FIRST, min(2 * FIRST + TRACED, method.last)
     meter = await streams.add((first, last), paths)
     await meter.at(first)
     with trace.recording() as recorded:
@@ -134,11 +131,11 @@ async def decode(
     async with started(config) as engine:
         for point, acts in [(point, False) for point in points] + [(point, True) for point in watched]:
             async with opened(engine, point, sampling, watched=acts) as streams:
-                timing = await timed(engine, streams, bench.method)
+                ms = await timed(streams, bench.method)
                 device = await traced(streams, bench.method)
                 mode, seconds = mode_of(engine_mode, watched=acts), streams.prefill_seconds
-            more = {"ms_rounds": timing.ms, "prefill_s": seconds} | device
-            bench.record.add("rows", bench.row(subject, engine, point, mode, timing.best, **more))
+            more = {"ms_rounds": ms, "prefill_s": seconds} | device
+            bench.record.add("rows", bench.row(subject, engine, point, mode, min(ms), **more))
 
 
 async def with_statistics(bench: Bench, subject: Subject, points: Sequence[Point], engine_mode: str) -> None:
@@ -156,7 +153,7 @@ async def with_statistics(bench: Bench, subject: Subject, points: Sequence[Point
                 ms: dict[bool, list[float]] = {False: [], True: []}
                 for _ in range(1 + bench.method.rounds):  # the first round of each makes what it needs
                     for on, streams in ((False, without), (True, counted)):
-                        ms[on] += (await timed(engine, streams, method)).ms
+                        ms[on] += await timed(streams, method)
             best = {on: min(rounds[1:]) for on, rounds in ms.items()}
             mode = mode_of(engine_mode, statistics=True)
             ratio = best[False] / best[True]

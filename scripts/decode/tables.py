@@ -36,17 +36,18 @@ Column = tuple[str, Callable[[Row], str]]
 
 def tables(record: Record) -> Iterator[str]:
     """Every list that has rows: a heading line, the table, an empty line."""
-    for title, name, columns in (
-        ("Decode", "rows", DECODE),
-        ("Prefill", "prefill", PREFILL),
-        ("Gaps between tokens while a prompt arrives", "gaps", GAPS),
-        ("Start", "startup", START),
+    steps = [row | _against_graph(row, record.lists["rows"]) for row in record.lists["rows"]]
+    for title, rows, columns in (
+        ("Decode", [row for row in steps if "budget" not in row], DECODE),
+        ("All tokens of many paths", [row for row in steps if "budget" in row], WHOLE),
+        ("Prefill", record.lists["prefill"], PREFILL),
+        ("Gaps between tokens while a prompt arrives", record.lists["gaps"], GAPS),
+        ("Start", record.lists["startup"], START),
     ):
-        if record.lists[name]:
+        if rows:
             yield f"**{title}**"
             yield ""
-            rows = record.lists[name]
-            yield from table(sorted((row | _against_graph(row, rows) for row in rows), key=_order), columns)
+            yield from table(sorted(rows, key=_order), columns)
             yield ""
 
 
@@ -112,6 +113,20 @@ DECODE: tuple[Column, ...] = (
     ("kernels", _value("kernels_per_step", "{:.0f}")),
     ("launches", _value("launches_per_step", "{:.1f}")),
     ("gap us p50 / p99", lambda row: " / ".join(filter(None, (_value(k, "{:.1f}")(row) for k in GAP_KEYS)))),
+    ("GPU idle", _value("gpu_idle_share", "{:.1%}")),
+)
+WHOLE: tuple[Column, ...] = (
+    ("model", _value("model", "{}")),
+    ("mode", _value("mode", "{}")),
+    ("paths", _value("batch", "{:,}")),
+    ("ms/step early", _value("ms_per_step", "**{:.3f}**")),
+    ("at 1k", _value("ms_at_1k", "{:.3f}")),
+    ("whole", _value("ms_whole", "{:.3f}")),
+    ("tokens/s at 1k", _value("tokens_per_s_at_1k", "{:,.0f}")),
+    ("whole", _value("tokens_per_s_whole", "{:,.0f}")),
+    ("tokens a path", _value("budget", "{:,}")),
+    ("kernels", _value("kernels_per_step", "{:.0f}")),
+    ("gap us p50", _value("gap_us_p50", "{:.1f}")),
     ("GPU idle", _value("gpu_idle_share", "{:.1%}")),
 )
 PREFILL: tuple[Column, ...] = (

@@ -61,6 +61,13 @@ def recording() -> Iterator[Recording]:
             found.events += json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
 
 
+def warm_up() -> None:
+    """The first recording of a process loads the profiler, which can take longer than what is to be recorded."""
+    with recording():
+        torch.zeros(1, device="cuda").add_(1)
+        torch.cuda.synchronize()
+
+
 def analyse(events: Sequence[Event], last_kernel: str = LAST_KERNEL) -> Trace | None:
     """events: of a trace in Chrome's format, times in microseconds. None where no two steps ended."""
     device = sorted((e for e in events if e.get("cat") in ON_DEVICE), key=lambda e: float(e["ts"]))

@@ -223,7 +223,7 @@ def test_sections_run_on_a_cpu_and_leave_their_rows(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rows.json"
-    common = ["--device", "cpu", "--threads", "1", "--model", str(tiny), "--steps", "16", "--out", str(out)]
+    common = ["--device", "cpu", "--threads", "1", "--model", str(tiny), "--steps", "8", "--out", str(out)]
     bench_decode.main([*common, "--sections", "prefill,decode", "--points", "1x64", "3x130"])
     content = json.loads(out.read_text())
     modes = [(row["batch"], row["context"], row["mode"]) for row in content["rows"]]
