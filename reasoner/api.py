@@ -13,7 +13,7 @@ from engine.types import EngineStats
 from reasoner.backends.protocol import Backend, ModelCard
 from reasoner.errors import InvalidRequest
 from reasoner.events import Event
-from reasoner.options import Options
+from reasoner.options import EngineOptions, Options
 from reasoner.problem import Problem
 from reasoner.resolve import resolve, seed_of
 from reasoner.result import Result
@@ -35,23 +35,18 @@ class Reasoner:
         self._backend = backend
 
     @classmethod
-    def load(cls, model: str | Path | None = None, *, dtype: str = "auto", threads: int | None = None,
-             kv_tokens: int | None = None, context_length: int | None = None) -> Loading:
+    def load(cls, model: str | Path | None = None, **options: Unpack[EngineOptions]) -> Loading:
         """A model to be loaded, for `async with` (which closes it again) or `await`.
 
-        model: None for the one that ships with the package, else a folder or a name on the hub. dtype: auto,
-        float32, bfloat16. threads: of the CPU. kv_tokens: tokens that the KV cache holds, for all paths
-        together. context_length: tokens, to lower the model's own. Raises ModelError, InvalidRequest.
+        model: None for the one that ships with the package, else a folder or a name on the hub. Options: see
+        `reasoner.options.EngineOptions`. Raises ModelError, InvalidRequest.
         """
-        settings = {"dtype": dtype, "threads": threads, "kv_tokens": kv_tokens, "context_length": context_length}
-        return Loading(model, {name: value for name, value in settings.items() if value is not None})
+        return Loading(model, options)
 
     @classmethod
-    def load_sync(cls, model: str | Path | None = None, *, dtype: str = "auto", threads: int | None = None,
-                  kv_tokens: int | None = None, context_length: int | None = None) -> SyncReasoner:
+    def load_sync(cls, model: str | Path | None = None, **options: Unpack[EngineOptions]) -> SyncReasoner:
         """The same, loaded at once, for programs without an event loop."""
-        return cls.load(model, dtype=dtype, threads=threads, kv_tokens=kv_tokens,
-                        context_length=context_length).sync()
+        return cls.load(model, **options).sync()
 
     @property
     def model(self) -> ModelCard:
@@ -128,9 +123,9 @@ class Reasoner:
 class Loading:
     """A model about to be loaded: `async with`, `await`, or `.sync()`."""
 
-    def __init__(self, model: str | Path | None, settings: Mapping[str, Any]) -> None:
+    def __init__(self, model: str | Path | None, options: EngineOptions) -> None:
         self._model = model
-        self._settings = settings
+        self._options = options
         self._reasoner: Reasoner | None = None
 
     def __await__(self) -> Generator[Any, None, Reasoner]:
@@ -152,7 +147,7 @@ class Loading:
     async def _load(self) -> Reasoner:
         from reasoner.backends.native import NativeBackend
 
-        return Reasoner(await NativeBackend.load(self._model, **self._settings))
+        return Reasoner(await NativeBackend.load(self._model, **self._options))
 
 
 def _numbered(problems: Iterable[Askable], options: Options) -> list[tuple[Askable, Options]]:

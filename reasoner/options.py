@@ -1,4 +1,4 @@
-"""The options of one problem: their names, types and defaults. docs/api.md explains each."""
+"""The options of one problem and of the engine: their names, types and defaults. docs/api.md explains each."""
 
 from __future__ import annotations
 
@@ -55,3 +55,31 @@ class Options(TypedDict, total=False):
     events: str | Path | None
     progress_every: int
     keep_thinking: bool
+
+
+class EngineOptions(TypedDict, total=False):
+    """How a model is loaded. Every option may be left out; None means its default. `engine.config.EngineConfig` says
+    what each means and what it refuses.
+
+    device: cpu (the default) or cuda. dtype: auto, float32 (CPU only), bfloat16. threads: of the CPU. kv_tokens: that
+    the KV cache holds, for all paths together. context_length: tokens, to lower the model's own. max_paths: that
+    decode at once (64). step_tokens: of one step, decoding paths and prompts together. queue_steps: that are queued at
+    once while nobody can act on a token. own_process: the step loop runs in a process of its own.
+
+    On a GPU only. capture_sizes: numbers of rows, ascending, that are captured as CUDA graphs. enforce_eager: none is.
+    batch_invariant: a path's tokens do not depend on what runs beside it. memory_share: of the card's memory (0.92).
+    """
+
+    device: str
+    dtype: str
+    threads: int | None
+    kv_tokens: int | None
+    context_length: int | None
+    max_paths: int | None
+    step_tokens: int | None
+    queue_steps: int | None
+    own_process: bool
+    capture_sizes: tuple[int, ...] | None
+    enforce_eager: bool
+    batch_invariant: bool
+    memory_share: float | None

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from engine.errors import EngineClosed, EngineError, InvalidParameter
 from engine.types import (
@@ -37,6 +37,7 @@ from reasoner.backends.protocol import (
     SessionRequest,
 )
 from reasoner.errors import BackendFailed, InvalidRequest, ModelError
+from reasoner.options import EngineOptions
 from reasoner.policies.base import Capability
 from reasoner.problem import Message
 from reasoner.sampling import Sampling
@@ -69,8 +70,7 @@ class NativeBackend:
         )
 
     @classmethod
-    async def load(cls, model: str | Path | None, *, dtype: str = "auto", threads: int | None = None,
-                   kv_tokens: int | None = None, context_length: int | None = None) -> NativeBackend:
+    async def load(cls, model: str | Path | None, **options: Unpack[EngineOptions]) -> NativeBackend:
         """Raises ModelError, UnknownName, InvalidRequest."""
         folder = await asyncio.to_thread(locate, model)
         sampling, path_default = recommended(folder)
@@ -80,8 +80,8 @@ class NativeBackend:
             from engine.text.tokenizer import load_tokenizer
 
             tokenizer = await asyncio.to_thread(load_tokenizer, folder)
-            config = EngineConfig(model=folder, dtype=dtype, threads=threads, kv_tokens=kv_tokens,
-                                  context_length=context_length)
+            given = {name: value for name, value in options.items() if value is not None}
+            config = EngineConfig(folder, **given)  # type: ignore[arg-type]
             return cls(await AsyncEngine.start(config), tokenizer, sampling, path_default)
 
     @property

@@ -122,19 +122,19 @@ def _gpu(facts: Facts) -> Iterator[Check]:
         return
     for gpu in facts.gpus:
         yield Check(
-            Level.NOTE,
+            Level.OK,
             "gpu",
-            f"{gpu.name}, {text.size(gpu.bytes)}, compute capability {gpu.capability}; "
-            "this version computes on the CPU",
+            f"{gpu.name}, {text.size(gpu.bytes)}, compute capability {gpu.capability}; --device cuda computes there",
         )
     for package in facts.packages:
         if package.extra == "gpu" and not package.fits:
             yield Check(
                 Level.NOTE,
                 package.name,
-                "not needed by this version, and not installed"
+                "is not installed: --device cuda needs it"
                 if package.found is None
                 else f"{package.found} does not satisfy {package.wanted}",
+                "pip install 'reasoner-serve[gpu]'",
             )
 
 

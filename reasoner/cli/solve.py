@@ -11,7 +11,21 @@ from typing import Any
 from reasoner.errors import InvalidRequest
 
 # Names of `Reasoner.load` and of `Reasoner.start` that have an option of the same name here.
-LOAD_OPTIONS = ("dtype", "threads", "kv_tokens", "context_length")
+LOAD_OPTIONS = (
+    "device",
+    "dtype",
+    "threads",
+    "kv_tokens",
+    "context_length",
+    "max_paths",
+    "step_tokens",
+    "queue_steps",
+    "own_process",
+    "capture_sizes",
+    "enforce_eager",
+    "batch_invariant",
+    "memory_share",
+)
 SOLVE_OPTIONS = (
     "n",
     "policy",
@@ -61,6 +75,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _budgets(parser.add_argument_group("budgets, in tokens"))
     _sampling(parser.add_argument_group("sampling"))
     _model(parser.add_argument_group("model"))
+    _gpu(parser.add_argument_group("GPU (--device cuda)"))
     _output(parser.add_argument_group("output"))
     parser.set_defaults(run=run)
 
@@ -133,12 +148,44 @@ def _model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--model", metavar="MODEL", help="a folder or a name on the hub; default: the embedded one"
     )
+    group.add_argument("--device", choices=("cpu", "cuda"), help="default: cpu")
     group.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads of the engine")
     group.add_argument("--kv-tokens", type=int, metavar="T", help="tokens that the KV cache holds")
     group.add_argument(
         "--context-length", type=int, metavar="T", help="prompt and generated tokens of one path"
     )
+
+    group.add_argument("--max-paths", type=int, metavar="N", help="paths that decode at once; more wait")
+    group.add_argument(
+        "--step-tokens", type=int, metavar="T", help="tokens of one step, decoding paths and prompts together"
+    )
+    group.add_argument(
+        "--queue-steps",
+        type=int,
+        metavar="K",
+        help="steps that are queued at once while nobody can act on a token",
+    )
+    _switch(group, "--own-process", "run the step loop in a process of its own")
+
+
+def _gpu(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--capture-sizes",
+        type=_sizes,
+        metavar="N,N,...",
+        help="numbers of paths whose steps are captured as CUDA graphs; default: what --max-paths can run",
+    )
+    _switch(group, "--enforce-eager", "capture no graphs: the same steps, launched kernel by kernel")
+    _switch(group, "--batch-invariant", "a path's tokens do not depend on what runs beside it; slower")
+    group.add_argument(
+        "--memory-share", type=float, metavar="X", help="part of the card's memory to use; default: 0.92"
+    )
+
+
+def _switch(group: argparse._ArgumentGroup, flag: str, says: str) -> None:
+    """None where it is not given, like every other option."""
+    group.add_argument(flag, action="store_true", default=None, help=says)
 
 
 def _output(group: argparse._ArgumentGroup) -> None:
@@ -178,6 +225,14 @@ def order(args: argparse.Namespace, text: str) -> Order:
 
 def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """`1,8,16`"""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected numbers like 1,8,16, got {text!r}") from None
 
 
 def _pair(text: str) -> tuple[str, Any]:

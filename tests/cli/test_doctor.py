@@ -67,9 +67,12 @@ def test_each_fault_says_what_to_do(change: dict[str, object], remedy: str) -> N
 
 def test_a_gpu_is_seen_and_a_missing_flashinfer_is_only_a_note() -> None:
     checks = diagnose(replace(HEALTHY, gpus=(Gpu("NVIDIA H200", 139 * GIB, "9.0"),)))
-    notes = {check.area: check.says for check in checks if check.level is Level.NOTE}
-    assert "NVIDIA H200, 139.0 GiB" in notes["gpu"]
-    assert "not installed" in notes["flashinfer-python"]
+    said = {check.area: check for check in checks}
+    assert "NVIDIA H200, 139.0 GiB" in said["gpu"].says
+    assert "--device cuda" in said["gpu"].says
+    assert said["flashinfer-python"].level is Level.NOTE
+    assert "not installed" in said["flashinfer-python"].says
+    assert "[gpu]" in said["flashinfer-python"].remedy
     assert not [check for check in checks if check.level is Level.FAULT]
 
 

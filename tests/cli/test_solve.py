@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -210,8 +211,34 @@ def test_a_gold_answer_needs_a_verifier() -> None:
 
 
 def test_every_option_of_the_command_is_an_option_of_the_api() -> None:
+    from engine.config import EngineConfig
     from reasoner.cli.solve import LOAD_OPTIONS, SOLVE_OPTIONS
-    from reasoner.options import Options
+    from reasoner.options import EngineOptions, Options
 
     assert set(SOLVE_OPTIONS) <= set(Options.__annotations__)
-    assert set(LOAD_OPTIONS) == {"dtype", "threads", "kv_tokens", "context_length"}
+    assert set(LOAD_OPTIONS) == set(EngineOptions.__annotations__)
+    assert set(LOAD_OPTIONS) <= {field.name for field in fields(EngineConfig)}
+
+
+def test_settings_of_the_engine_reach_it_as_they_were_given() -> None:
+    assert parsed().load == {}
+    words = ["--device", "cuda", "--max-paths", "128", "--capture-sizes", "1,16,128", "--queue-steps", "4"]
+    assert parsed(*words, "--batch-invariant").load == {
+        "device": "cuda",
+        "max_paths": 128,
+        "capture_sizes": (1, 16, 128),
+        "queue_steps": 4,
+        "batch_invariant": True,
+    }
+
+
+def test_sizes_that_are_no_numbers_are_wrong_use(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as left:
+        parsed("--capture-sizes", "1,many")
+    assert left.value.code == 2
+    assert "expected numbers like 1,8,16" in capsys.readouterr().err
+
+
+def test_a_setting_of_the_gpu_is_refused_on_the_cpu(capsys: Capture) -> None:
+    assert main(["solve", TEXT, "--enforce-eager"]) == 2
+    assert "enforce_eager is a setting of the GPU engine" in capsys.readouterr().err
