@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import torch
 
+from engine.errors import EngineError
 from engine.models.spec import ModelSpec
 from scripts.decode.cost import H200_READ, Cost, read_bandwidth
 from scripts.decode.embedded import LOADS, embedded
@@ -53,7 +55,10 @@ class Order:
     @property
     def mode(self) -> str:
         """How an engine runs that is told nothing else."""
-        return "graph" if self.bench.machine.device == "cuda" else "cpu"
+        return self.named("graph" if self.bench.machine.device == "cuda" else "cpu")
+
+    def named(self, mode: str) -> str:
+        return f"{mode}, own process" if self.bench.machine.own_process else mode
 
     def subject(self, name: str = "") -> Subject:
         return Subject.find(name or self.model, self.scratch)
@@ -77,7 +82,7 @@ async def eager_section(order: Order) -> None:
     for model in EAGER_MODELS:
         subject, points = order.subject(model), order.points or SHORT
         await decode(order.bench, subject, points, order.mode)
-        await decode(order.bench, subject, points, "eager", enforce_eager=True)
+        await decode(order.bench, subject, points, order.named("eager"), enforce_eager=True)
 
 
 async def statistics_section(order: Order) -> None:
@@ -92,7 +97,7 @@ async def gaps_section(order: Order) -> None:
 
 async def invariant_section(order: Order) -> None:
     points = order.points or INVARIANT
-    await decode(order.bench, order.subject(), points, "invariant", batch_invariant=True)
+    await decode(order.bench, order.subject(), points, order.named("invariant"), batch_invariant=True)
 
 
 async def startup_section(order: Order) -> None:
@@ -112,13 +117,19 @@ SECTIONS: dict[str, Callable[[Order], Awaitable[None]]] = {
 }
 
 
-async def measure(order: Order, sections: Sequence[str]) -> None:
-    """One section after the other; the first that fails ends the run, with everything before it saved."""
+async def measure(order: Order, sections: Sequence[str]) -> list[str]:
+    """One section after the other. Returns those that an error of the engine has ended: the others still run."""
+    failed = []
     for name in sections:
         print(f"== {name}", flush=True)
         begun = time.perf_counter()
-        await SECTIONS[name](order)
+        try:
+            await SECTIONS[name](order)
+        except EngineError as error:
+            print(f"{name} ended: {type(error).__name__}: {error}", flush=True)
+            failed.append(name)
         print(f"== {name}: {time.perf_counter() - begun:.0f} s", flush=True)
+    return failed
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -133,6 +144,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="of which the best counts")
     parser.add_argument("--queue-steps", type=int, help="steps queued at once; default: the engine's")
     parser.add_argument("--step-tokens", type=int, help="tokens of one step; default: the engine's")
+    parser.add_argument("--own-process", action="store_true", help="the step loop in a process of its own")
     parser.add_argument("--threads", type=int, help="of the CPU engine")
     parser.add_argument("--no-trace", dest="trace", action="store_false", help="no round under the profiler")
     parser.add_argument("--commit", default="", help="for the rows, where git cannot tell")
@@ -154,31 +166,38 @@ def _sections(text: str) -> tuple[str, ...]:
     return tuple(name for name in SECTIONS if name in chosen)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """1 where a section has failed."""
     args = arguments(argv)
     if args.table:
         print("\n".join(tables(Record.open(args.out, "cpu"))))
-        return
+        return 0
     points = tuple(args.points) if args.points else None
-    with tempfile.TemporaryDirectory() as made:
-        scratch = Path(made)
+    with tempfile.TemporaryDirectory() as scratch:
         if args.predict:
-            spec = ModelSpec.read(Subject.find(args.model, scratch).folder)
+            spec = ModelSpec.read(Subject.find(args.model, Path(scratch)).folder)
             cost = Cost.of(spec, torch.bfloat16)
             print("\n".join(predict(args.model, cost, points or GRID + HOST, H200_READ, args.steps)))
-            return
-        read = read_bandwidth(args.device)
-        print(f"read bandwidth {read / 1e12:.2f} TB/s", flush=True)
-        machine = Machine(args.device, args.threads, args.queue_steps, args.step_tokens)
-        method = Method(args.steps, args.rounds, traced=args.trace and args.device == "cuda")
-        if method.traced:
-            warm_up()
+            return 0
         record = Record.open(args.out, args.device, args.commit)
-        asyncio.run(
-            measure(Order(Bench(machine, method, record, read), args.model, points, scratch), args.sections)
-        )
-        print("\n".join(tables(record.of_this_run())))
+        order = Order(_bench(args, record), args.model, points, Path(scratch))
+        failed = asyncio.run(measure(order, args.sections))
+    print("\n".join(tables(record.of_this_run())))
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return int(bool(failed))
+
+
+def _bench(args: argparse.Namespace, record: Record) -> Bench:
+    """Measures the memory, and makes the profiler ready where it will be needed."""
+    read = read_bandwidth(args.device)
+    print(f"read bandwidth {read / 1e12:.2f} TB/s", flush=True)
+    machine = Machine(args.device, args.threads, args.queue_steps, args.step_tokens, args.own_process)
+    traced = args.trace and args.device == "cuda" and not args.own_process
+    if traced:
+        warm_up()
+    return Bench(machine, Method(args.steps, args.rounds, traced), record, read)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -46,12 +46,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where engines are started, and what all of them have in common. None leaves the engine's own choice."""
+    """Where engines are started, and what all of them have in common. None leaves the engine's own choice.
+    own_process: the step loop is not in this one, so that the profiler does not see it."""
 
     device: str
     threads: int | None = None
     queue_steps: int | None = None
     step_tokens: int | None = None
+    own_process: bool = False
 
     def config(
         self, subject: Subject, batches: Iterable[int], kv_tokens: int, **changes: object
@@ -68,6 +70,7 @@ class Machine:
             "kv_tokens": kv_tokens,
             "queue_steps": self.queue_steps,
             "step_tokens": self.step_tokens,
+            "own_process": self.own_process,
         }
         if self.device == "cuda" and not changes.keys() & {"enforce_eager", "batch_invariant"}:
             settings["capture_sizes"] = tuple(batches)

@@ -224,7 +224,7 @@ def test_sections_run_on_a_cpu_and_leave_their_rows(
 ) -> None:
     out = tmp_path / "rows.json"
     common = ["--device", "cpu", "--threads", "1", "--model", str(tiny), "--steps", "8", "--out", str(out)]
-    bench_decode.main([*common, "--sections", "prefill,decode", "--points", "1x64", "3x130"])
+    assert bench_decode.main([*common, "--sections", "prefill,decode", "--points", "1x64", "3x130"]) == 0
     content = json.loads(out.read_text())
     modes = [(row["batch"], row["context"], row["mode"]) for row in content["rows"]]
     assert modes == [(1, 64, "cpu"), (3, 130, "cpu"), (1, 64, "cpu, watched"), (3, 130, "cpu, watched")]
@@ -260,3 +260,16 @@ async def test_a_start_tells_its_phases(tiny: Path) -> None:
     row = await start(str(tiny), "cpu")
     assert row["ready_s"] > 0
     assert "weights" in row["phases"]
+
+
+def test_a_section_that_fails_says_why_and_the_others_still_run(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.json"
+    common = ["--device", "cpu", "--threads", "1", "--model", str(tiny), "--steps", "8", "--rounds", "1"]
+    sections = ["--sections", "prefill,invariant", "--points", "1x32", "--out", str(out)]
+    assert bench_decode.main([*common, *sections]) == 1
+    printed = capsys.readouterr().out
+    assert "invariant ended: InvalidParameter: batch_invariant is a setting of the GPU engine" in printed
+    assert printed.splitlines()[-1] == "failed: invariant"
+    assert json.loads(out.read_text())["prefill"]
