@@ -72,7 +72,7 @@ class Machine:
             "step_tokens": self.step_tokens,
             "own_process": self.own_process,
         }
-        if self.device == "cuda" and not changes.keys() & {"enforce_eager", "batch_invariant"}:
+        if self.device == "cuda" and "batch_invariant" not in changes:  # which has sizes of its own
             settings["capture_sizes"] = tuple(batches)
         return EngineConfig(**(settings | changes))  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ def warm_up() -> None:
 def analyse(events: Sequence[Event], last_kernel: str = LAST_KERNEL) -> Trace | None:
     """events: of a trace in Chrome's format, times in microseconds. None where no two steps ended."""
     device = sorted((e for e in events if e.get("cat") in ON_DEVICE), key=lambda e: float(e["ts"]))
-    ends = [at for at, event in enumerate(device) if event["name"] == last_kernel]
+    ends = [at for at, event in enumerate(device) if event["name"].startswith(last_kernel)]
     if len(ends) < 2:
         return None
     steps, inside = len(ends) - 1, device[ends[0] + 1 : ends[-1] + 1]
@@ -96,7 +96,7 @@ def _gaps(kernels: Sequence[Event], last_kernel: str) -> list[float]:
     return [
         max(0.0, float(after["ts"]) - _end(before))
         for before, after in pairwise(kernels)
-        if before["name"] == last_kernel
+        if before["name"].startswith(last_kernel)
     ]
 
 
