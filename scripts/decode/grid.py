@@ -138,11 +138,17 @@ async def decode(
             bench.record.add("rows", bench.row(subject, engine, point, mode, min(ms), **more))
 
 
-async def with_statistics(bench: Bench, subject: Subject, points: Sequence[Point], engine_mode: str) -> None:
-    """Every statistic of every path, against none, in turns on one engine."""
+async def with_statistics(
+    bench: Bench,
+    subject: Subject,
+    points: Sequence[Point],
+    engine_mode: str,
+    statistics: tuple[Statistic, ...] = tuple(Statistic),
+) -> None:
+    """These statistics of every path, against none, in turns on one engine."""
     method = replace(bench.method, rounds=1)
     plain = sampling_for(method.budget)
-    asked = replace(plain, statistics=tuple(Statistic))
+    asked = replace(plain, statistics=statistics)
     # Both sets of prompts stay open, so the engine has room for twice as many paths as ever decode.
     batches = [point.batch for point in points]
     tokens = 2 * kv_tokens(points, method.budget)

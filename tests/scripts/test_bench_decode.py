@@ -22,7 +22,7 @@ from scripts import bench_decode
 from scripts.decode.cost import H200_READ, Cost
 from scripts.decode.embedded import Load, embedded
 from scripts.decode.gaps import Arrival, between, gaps
-from scripts.decode.grid import Bench, Method
+from scripts.decode.grid import Bench, Method, with_statistics
 from scripts.decode.points import GRID, Point
 from scripts.decode.record import KEYS, Record
 from scripts.decode.start import start
@@ -273,3 +273,12 @@ def test_a_section_that_fails_says_why_and_the_others_still_run(
     assert "invariant ended: InvalidParameter: batch_invariant is a setting of the GPU engine" in printed
     assert printed.splitlines()[-1] == "failed: invariant"
     assert json.loads(out.read_text())["prefill"]
+
+
+async def test_statistics_are_measured_against_the_same_paths_without(
+    tiny: Path, bench: Bench, tmp_path: Path
+) -> None:
+    await with_statistics(bench, Subject.find(str(tiny), tmp_path), [Point(2, 32)], "cpu", statistics=())
+    (row,) = bench.record.lists["rows"]
+    assert row["mode"] == "cpu, statistics"
+    assert row["speed_ratio"] == pytest.approx(float(row["ms_without"]) / float(row["ms_per_step"]), rel=1e-2)
