@@ -144,3 +144,15 @@ def test_padded_rows_change_nothing_however_many_there_are(device: torch.device)
     assert result.count.tolist() == [1, 0, 0, 0]
     assert torch.equal(pair.on_device.state[1], scratch)
     assert not pair.on_device._tables.counts[1].any()
+
+
+def test_a_forced_marker_can_end_a_path_and_the_text_behind_it_cannot(device: torch.device) -> None:
+    thinking = Thinking(OPEN, CLOSE, (CLOSE, EOS, 7), max_tokens=0)
+    pair = Pair(device, VOCAB, slots=2, eos_ids=(EOS,))
+    pair.admit(0, dataclasses.replace(GREEDY, thinking=thinking, stop_ids=(CLOSE,)), prompt=(9, OPEN))
+    pair.admit(1, dataclasses.replace(GREEDY, thinking=thinking, stop_ids=(7,)), prompt=(9, OPEN))
+    result = launch(pair.on_device, wants([9, 9]).to(device), [0, 1], repeat=4)
+    assert result.count.tolist() == [1, 4]
+    assert result.injected.tolist() == [1, 3]
+    assert result.tokens[:, 1].tolist() == [CLOSE, EOS, 7, 9]
+    assert result.finish.tolist() == [FinishCode.STOP_TOKEN, FinishCode.RUNNING]

@@ -62,6 +62,18 @@ def test_penalties_count_every_committed_token(device: torch.device) -> None:
     assert torch.equal(counts[:2], pair.on_cpu.penalties.generated)
 
 
+def test_tokens_of_the_prompt_are_seen_but_not_counted(device: torch.device) -> None:
+    params = SamplingParams(
+        100, temperature=0.0, repetition_penalty=1.1, frequency_penalty=0.5, presence_penalty=0.5
+    )
+    pair = Pair(device, VOCAB, slots=1)
+    pair.admit(0, params, prompt=(40, 41, 42))
+    logits = torch.zeros(1, VOCAB)
+    logits[0, [40, 41, 42, 43]] = torch.tensor([6.0, 5.9, 5.8, 5.3])
+    drawn = [int(pair.step(logits, [0])[0].tokens[0, 0]) for _ in range(6)]
+    assert drawn[:3] == [40, 41, 43]
+
+
 def test_the_next_owner_of_a_slot_starts_without_counts(device: torch.device) -> None:
     rng = torch.Generator().manual_seed(12)
     pair = Pair(device, VOCAB, slots=1)

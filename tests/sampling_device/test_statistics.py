@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 
+from engine.sampling.device.slots import Column
 from engine.types import SamplingParams, Statistic, Thinking
-from tests.sampling_device.pair import Pair
+from tests.sampling_device.pair import Pair, launch
 
 VOCAB, OPEN, CLOSE = 700, 1, 2
 MEASURED = SamplingParams(100, statistics=tuple(Statistic), window=3, ignore_eos=True)
@@ -38,12 +39,13 @@ class Written:
     ("vocab", "tile", "coarse"), [(700, 256, False), (700, 512, True), (2500, 1024, False), (12, 512, False)]
 )
 def test_figures_equal_those_written_out(device: torch.device, vocab: int, tile: int, coarse: bool) -> None:
-    """coarse: many logits share a value, at the twentieth place, too."""
+    """coarse: many logits share a value, at the twentieth place, too. The flattest comes first: its confidence is the
+    lowest, but belongs to no full window."""
     rng = torch.Generator().manual_seed(vocab)
     pair = Pair(device, vocab, slots=2, tile=tile)
     pair.admit_all([MEASURED, dataclasses.replace(MEASURED, temperature=0.5, top_p=0.9, window=2)])
     written = [Written(3), Written(2)]
-    for spread in (2.0, 0.1, 9.0, 4.0):
+    for spread in (0.1, 2.0, 9.0, 4.0, 1.0):
         logits = torch.randn(2, vocab, generator=rng) * spread
         logits = logits.round() if coarse else logits
         result, _ = pair.step(logits, [0, 1])
@@ -71,8 +73,6 @@ def test_forced_tokens_have_an_entropy_and_nothing_else(device: torch.device) ->
 
 
 def test_a_path_that_stands_still_keeps_the_figures_of_its_last_token(device: torch.device) -> None:
-    from tests.sampling_device.pair import launch
-
     pair = Pair(device, VOCAB, slots=1)
     pair.admit(0, dataclasses.replace(MEASURED, max_tokens=2, temperature=0.0))
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(6))
@@ -87,9 +87,6 @@ def test_a_path_that_stands_still_keeps_the_figures_of_its_last_token(device: to
 
 def test_the_sum_of_many_log_probabilities_loses_nothing(device: torch.device) -> None:
     """A term far below the last place of the sum still counts: the sum of what follows is exact."""
-    from engine.sampling.device.slots import Column
-    from tests.sampling_device.pair import launch
-
     pair = Pair(device, VOCAB, slots=1)
     pair.admit(0, dataclasses.replace(MEASURED, temperature=0.0))
     floats = pair.on_device.state.view(torch.float32)
