@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.config import BLOCK, EngineConfig
+from engine.config import EngineConfig
 from engine.errors import InvalidParameter
 from engine.loop import StepLoop
 from engine.start_report import StartReport
@@ -60,7 +60,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         config.page_size,
         config.max_paths,
         config.tokens_per_step,
-        BLOCK,
+        config.chunk_block,
         context,
         config.steps_queued,
     )

@@ -20,7 +20,7 @@ from engine.kernels.launch import launch_on
 from engine.kv.device_pool import DevicePool
 from engine.models.device import DTYPE, DeviceTransformer, TensorSource
 from engine.models.loader import Checkpoint
-from engine.models.products import BlockProducts, WholeProducts
+from engine.models.products import BlockProducts, FastProducts
 from engine.models.random import RandomWeights
 from engine.models.spec import ModelSpec
 from engine.sampling.device.sampler import DeviceSampler
@@ -86,6 +86,7 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
                 sizes=sizes,
                 ring=config.steps_in_flight + 2,
                 repeats=config.steps_queued,
+                chunk_block=config.chunk_block if config.batch_invariant else 1,
                 stream=stream,
             )
             captured = []
@@ -123,13 +124,13 @@ def _load(config: EngineConfig, spec: ModelSpec, context: int, device: torch.dev
     source: TensorSource = (
         RandomWeights(spec) if config.weights == "random" else Checkpoint(Path(config.model), spec)
     )
-    products = BlockProducts() if config.batch_invariant else WholeProducts()
+    products = BlockProducts() if config.batch_invariant else FastProducts()
     return DeviceTransformer(spec, source, products, context, device)
 
 
 def _sizes(config: EngineConfig) -> tuple[int, ...]:
     if config.batch_invariant:
-        return invariant_buckets(config.max_paths)
+        return invariant_buckets(config.capture_sizes or default_buckets(config.max_paths))
     return config.capture_sizes or default_buckets(config.max_paths)
 
 

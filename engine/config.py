@@ -16,6 +16,12 @@ WEIGHTS = ("checkpoint", "random")
 # Prompt chunks are cut at multiples of it on every device.
 BLOCK = 16
 
+# Rows of a product in batch-invariant use of a GPU. Prompt chunks are cut and padded at multiples of it there, so that
+# a prompt's token is always computed in the same place of the same block.
+INVARIANT_ROWS = 64
+
+MEMORY_SHARE = 0.92
+
 # Page size of the GPU's attention kernels: the one that all of them share.
 GPU_PAGE = 64
 
@@ -52,7 +58,7 @@ class EngineConfig:
     capture_sizes: tuple[int, ...] | None = None
     enforce_eager: bool = False
     batch_invariant: bool = False
-    memory_share: float = 0.92
+    memory_share: float = MEMORY_SHARE
 
     def __post_init__(self) -> None:
         for name, chosen, known in (
@@ -74,7 +80,7 @@ class EngineConfig:
         ):
             if value is not None and value < 1:
                 raise InvalidParameter(f"{name} must be >= 1, got {value}")
-        least = -(-self.max_paths // BLOCK) * BLOCK + BLOCK
+        least = -(-self.max_paths // self.chunk_block) * self.chunk_block + self.chunk_block
         if self.tokens_per_step < least:
             raise InvalidParameter(
                 f"step_tokens must be >= {least} for {self.max_paths} paths and a block of prompt, "
@@ -93,7 +99,12 @@ class EngineConfig:
     def tokens_per_step(self) -> int:
         if self.step_tokens is not None:
             return self.step_tokens
-        return 2048 + -(-self.max_paths // BLOCK) * BLOCK if self.on_gpu else 256
+        return 2048 + -(-self.max_paths // INVARIANT_ROWS) * INVARIANT_ROWS if self.on_gpu else 256
+
+    @property
+    def chunk_block(self) -> int:
+        """Tokens at whose multiples prompt chunks are cut."""
+        return INVARIANT_ROWS if self.batch_invariant else BLOCK
 
     @property
     def steps_in_flight(self) -> int:
@@ -121,6 +132,7 @@ class EngineConfig:
             ("capture_sizes", self.capture_sizes is not None),
             ("enforce_eager", self.enforce_eager),
             ("batch_invariant", self.batch_invariant),
+            ("memory_share", self.memory_share != MEMORY_SHARE),
         ):
             if given:
                 raise InvalidParameter(

@@ -43,7 +43,8 @@ class Rows:
 
 class DeviceExecutor:
     """sizes: buckets, ascending. graphs: None: every step is launched kernel by kernel, at the same sizes.
-    ring: launches whose results the host may hold unread, plus one. repeats: the most of one plan."""
+    ring: launches whose results the host may hold unread, plus one. repeats: the most of one plan.
+    chunk_block: tokens that a prompt chunk is padded to a multiple of."""
 
     def __init__(
         self,
@@ -58,10 +59,12 @@ class DeviceExecutor:
         sizes: tuple[int, ...],
         ring: int,
         repeats: int,
+        chunk_block: int,
         stream: torch.cuda.Stream,
     ) -> None:
         self._model, self.pool, self._block_table = model, pool, block_table
         self._decode, self._prefill, self._sampler = decode, prefill, sampler
+        self._chunk_block = chunk_block
         self._slots, self.sizes, self._stream = slots, sizes, stream
         device, most = block_table.device, max(sizes)
         self._upload = Upload(_UPLOADS * ring, device)
@@ -122,7 +125,9 @@ class DeviceExecutor:
         return self._sampler.variant
 
     def _write(self, plan: StepPlan) -> None:
-        edits = np.array([(self._table(e.table), e.at, e.page) for e in plan.edits], dtype=np.int32)
+        edits = np.array(
+            [(self._table(e.table), e.at, self.pool.place(e.page)) for e in plan.edits], dtype=np.int32
+        )
         closes = [slot for slot in plan.closes if self._sampler.thinks(slot)]
         cells = np.array(
             [(slot, Column.MAX_THINK, 0) for slot in closes]
@@ -187,14 +192,12 @@ class DeviceExecutor:
 
     def _mixed_step(self, rows: Rows, chunks: tuple[Chunk, ...], variant: Variant) -> None:
         """Decoding rows first, then the chunks' tokens, through the same products; attention apart."""
+        parts = [self._tokens(chunk) for chunk in chunks]
         ids, tables, positions = self._upload.send(
-            [
-                np.concatenate([np.array(chunk.ids, dtype=np.int32) for chunk in chunks]),
-                np.concatenate([np.full(len(c.ids), self._table(c.table), dtype=np.int32) for c in chunks]),
-                np.concatenate([np.arange(c.start, c.start + len(c.ids), dtype=np.int32) for c in chunks]),
-            ]
+            [np.concatenate(column) for column in zip(*parts, strict=True)]
         )
-        self._prefill.plan([c.start for c in chunks], [len(c.ids) for c in chunks], self._pages(chunks))
+        lengths = [len(part[0]) for part in parts]
+        self._prefill.plan([c.start for c in chunks], lengths, self._pages(chunks, lengths))
         layers, size = self.pool.layers, rows.size
         if not size:
             step = Step(ids, tables, positions, lambda i, q: self._prefill.attend(layers[i], q))
@@ -216,10 +219,23 @@ class DeviceExecutor:
         hidden = self._model.forward(step, layers, self._block_table)
         self._sampler.launch(self._model.logits(hidden[:size]), rows.slots, variant, self._out[:size])
 
-    def _pages(self, chunks: tuple[Chunk, ...]) -> Tensor:
+    def _tokens(self, chunk: Chunk) -> tuple[Ints, Ints, Ints]:
+        """ids, rows of the block table and positions of a chunk, padded to whole chunk blocks: padded tokens write to
+        the page of padded rows, and what they attend to is read by nobody."""
+        count = len(chunk.ids)
+        padded = -(-count // self._chunk_block) * self._chunk_block
+        ids = np.zeros(padded, dtype=np.int32)
+        ids[:count] = chunk.ids
+        tables = np.full(padded, self._slots, dtype=np.int32)
+        tables[:count] = self._table(chunk.table)
+        positions = np.zeros(padded, dtype=np.int32)
+        positions[:count] = np.arange(chunk.start, chunk.start + count)
+        return ids, tables, positions
+
+    def _pages(self, chunks: tuple[Chunk, ...], lengths: list[int]) -> Tensor:
         """The pages of every chunk's table up to its end, one chunk after the other: int32 on the device."""
         page = self.pool.page_size
-        ends = [-(-(chunk.start + len(chunk.ids)) // page) for chunk in chunks]
+        ends = [-(-(chunk.start + length) // page) for chunk, length in zip(chunks, lengths, strict=True)]
         return torch.cat(
             [self._block_table[self._table(c.table), :end] for c, end in zip(chunks, ends, strict=True)]
         )

@@ -7,7 +7,7 @@ at each length is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.attention.decode_plan import StateView
 from engine.attention.flashinfer import DecodeKernel
 
-_RUNS = 8  # launches that one measurement averages over
+_RUNS = 12  # launches that one measurement averages over
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,11 @@ class Chooser:
         if len(candidates) == 1:
             return Choice(rows, candidates[0], {})
         timings: dict[str, list[Timing]] = {kernel.name: [] for kernel in candidates}
-        for tokens in lengths:
-            for kernel in candidates:
+        for kernel in candidates:
+            graph = self._captured(kernel, rows)
+            for tokens in lengths:
                 self._pretend(kernel, rows, tokens)
-                timings[kernel.name].append(self._time(kernel, rows, tokens))
+                timings[kernel.name].append(self._time(graph, rows, tokens))
         name = best({name: [t.microseconds for t in row] for name, row in timings.items()})
         kernel = next(kernel for kernel in candidates if kernel.name == name)
         return Choice(rows, kernel, {name: tuple(row) for name, row in timings.items()})
@@ -87,17 +88,26 @@ class Chooser:
         slots = torch.arange(rows, dtype=torch.int32, device=layer.device)
         kernel.prepare(slots, StateView(state, next_id=0, position=0), table)
 
-    def _time(self, kernel: DecodeKernel, rows: int, tokens: int) -> Timing:
+    def _captured(self, kernel: DecodeKernel, rows: int) -> torch.cuda.CUDAGraph:
+        """Launches over different layers as a graph: one by one the host would be what is measured."""
+        layer = self._layers[0]
+        q = torch.randn(rows, self._q_heads, layer.shape[4], device=layer.device).to(layer.dtype)
+        self._pretend(kernel, rows, 1)
+        kernel.attend(layer, q)
+        torch.cuda.current_stream().synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+            for i in range(_RUNS):
+                kernel.attend(self._layers[i % len(self._layers)], q)
+        return graph
+
+    def _time(self, graph: torch.cuda.CUDAGraph, rows: int, tokens: int) -> Timing:
         layer = self._layers[0]
         kv_heads, dim = layer.shape[3:]
-        q = torch.randn(rows, self._q_heads, dim, device=layer.device).to(layer.dtype)
-        run: Callable[[int], Tensor] = lambda i: kernel.attend(self._layers[i % len(self._layers)], q)  # noqa: E731
-        torch.cuda.synchronize()
-        run(0)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        graph.replay()
         begin.record()
-        for i in range(1, _RUNS + 1):
-            run(i)
+        graph.replay()
         end.record()
         end.synchronize()
         microseconds = begin.elapsed_time(end) * 1000 / _RUNS

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from engine.config import INVARIANT_ROWS
+
 # A padded row costs next to nothing below this size, where the weights' bytes are all that counts.
 _FINE = 64
-_INVARIANT = 64
 
 
 def default_buckets(max_paths: int) -> tuple[int, ...]:
@@ -25,13 +26,13 @@ def default_buckets(max_paths: int) -> tuple[int, ...]:
     return (*sizes, max_paths)
 
 
-def invariant_buckets(max_paths: int) -> tuple[int, ...]:
+def invariant_buckets(sizes: Sequence[int]) -> tuple[int, ...]:
     """Whole blocks of the fixed product size, so that every product has the same number of rows."""
-    return tuple(sorted({_whole(size) for size in default_buckets(max_paths)}))
+    return tuple(sorted({_whole(size) for size in sizes}))
 
 
 def _whole(size: int) -> int:
-    return -(-size // _INVARIANT) * _INVARIANT
+    return -(-size // INVARIANT_ROWS) * INVARIANT_ROWS
 
 
 def bucket_for(rows: int, sizes: Sequence[int]) -> int | None:

@@ -33,14 +33,18 @@ def _embed_norm(ids, table, weight, residual, out, hidden, eps, BLOCK: tl.conste
 
 
 @triton.jit(do_not_specialize=["hidden"])
-def _add_norm(residual, y, weight, out, hidden, eps, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _add_norm(
+    residual, y, weight, out, hidden, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     mask = at < hidden
     w = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32)
     wait_for_previous(PDL)
     x = tl.load(residual + row * hidden + at, mask=mask, other=0.0)
-    x += tl.load(y + row * hidden + at, mask=mask, other=0.0).to(tl.float32)
+    rows = tl.num_programs(0)
+    for part in tl.static_range(PARTS):
+        x += tl.load(y + (part * rows + row) * hidden + at, mask=mask, other=0.0).to(tl.float32)
     tl.store(residual + row * hidden + at, x, mask=mask)
     z = _normed(x, w, hidden, eps)
     tl.store(out + row * hidden + at, z.to(out.dtype.element_ty), mask=mask)
@@ -60,10 +64,18 @@ def embed_norm(ids: Tensor, table: Tensor, weight: Tensor, eps: float, residual:
 
 
 def add_norm(residual: Tensor, y: Tensor, weight: Tensor, eps: float, out: Tensor) -> None:
-    """residual [T, H] float32 += y [T, H], in place; out [T, H] = rms_norm(residual) * weight."""
+    """residual [T, H] float32 += sum of y [parts, T, H], in place; out [T, H] = rms_norm(residual) * weight."""
     rows, hidden = out.shape
     block = block_of(hidden)
-    options = launch_on(y.device).options()
     _add_norm[(rows,)](
-        residual, y, weight, out, hidden, eps, BLOCK=block, num_warps=warps_for(block), **options
+        residual,
+        y,
+        weight,
+        out,
+        hidden,
+        eps,
+        PARTS=y.shape[0],
+        BLOCK=block,
+        num_warps=warps_for(block),
+        **launch_on(y.device).options(),
     )

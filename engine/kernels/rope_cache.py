@@ -37,6 +37,7 @@ def _rope_cache(
     PAGE: tl.constexpr,
     NORM: tl.constexpr,
     HEADS: tl.constexpr,
+    PARTS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
@@ -56,6 +57,10 @@ def _rope_cache(
     wait_for_previous(PDL)
     x = tl.load(source, mask=known, other=0.0).to(tl.float32)
     y = tl.load(source + half, mask=known, other=0.0).to(tl.float32)
+    for part in tl.static_range(1, PARTS):
+        summand = source + part * tl.num_programs(0).to(tl.int64) * ((Q_HEADS + 2 * KV_HEADS) * D)
+        x += tl.load(summand, mask=known, other=0.0).to(tl.float32)
+        y += tl.load(summand + half, mask=known, other=0.0).to(tl.float32)
     a, b = x, y
     if NORM:
         scale = tl.rsqrt((tl.sum(x * x, 1) + tl.sum(y * y, 1)) / D + eps)[:, None]
@@ -72,9 +77,9 @@ def _rope_cache(
     query = q_out + (token * Q_HEADS + head[:, None]) * D + at
     tl.store(query, x.to(q_out.dtype.element_ty), mask=is_query)
     tl.store(query + half, y.to(q_out.dtype.element_ty), mask=is_query)
-    other = head - Q_HEADS
-    slot = (position % PAGE) * KV_HEADS + other % KV_HEADS
-    target = cache + page * page_stride + ((other // KV_HEADS) * kv_stride + slot * D)[:, None] + at
+    cached = head - Q_HEADS
+    slot = (position % PAGE) * KV_HEADS + cached % KV_HEADS
+    target = cache + page * page_stride + ((cached // KV_HEADS) * kv_stride + slot * D)[:, None] + at
     stored = known & (head >= Q_HEADS)[:, None]
     tl.store(target, x.to(cache.dtype.element_ty), mask=stored)
     tl.store(target + half, y.to(cache.dtype.element_ty), mask=stored)
@@ -93,9 +98,10 @@ def rope_cache(
 ) -> None:
     """Turns queries into q_out [T, Hq, D]; writes keys and values where each token's table says.
 
-    qkv [T, (Hq + 2 Hkv) * D], contiguous. norms: weights [D] of query and key norm, None for models without.
-    rotation: cos and sin [context, D / 2] float32. tables, positions [T] int32: row of the block table and position
-    of each token. block_table [rows, pages] int32. cache [pages, 2, page, Hkv, D]: one layer's view, pages apart.
+    qkv [parts, T, (Hq + 2 Hkv) * D], contiguous: partial sums. norms: weights [D] of query and key norm, None for
+    models without. rotation: cos and sin [context, D / 2] float32. tables, positions [T] int32: row of the block table
+    and position of each token. block_table [rows, pages] int32. cache [pages, 2, page, Hkv, D]: one layer's view, pages
+    apart.
     """
     tokens, q_heads, d = q_out.shape
     _, _, page, kv_heads, _ = cache.shape
@@ -121,6 +127,7 @@ def rope_cache(
         PAGE=page,
         NORM=norms is not None,
         HEADS=_HEADS,
+        PARTS=qkv.shape[0],
         num_warps=2,
         **launch_on(qkv.device).options(),
     )

@@ -105,7 +105,7 @@ class DeviceTransformer:
             )
             attended = layer.out(step.attend(index, q))
             add_norm(residual, attended, layer.mlp_norm, spec.eps, hidden)
-            gate_up = layer.gate_up(hidden)
+            gate_up = layer.gate_up(hidden)[0]
             active = torch.empty(tokens, spec.ffn, dtype=DTYPE, device=qkv.device)
             silu_mul(gate_up, active)
             last = index + 1 == len(self._layers)
@@ -139,10 +139,10 @@ class _Reader:
             self._source.copy(name, stacked[start:end])
         return stacked
 
-    def product(self, names: Sequence[str], biased: bool) -> Product:
+    def product(self, names: Sequence[str], biased: bool, *, parts: bool) -> Product:
         weight = self.tensor([f"{name}.weight" for name in names])
         bias = self.tensor([f"{name}.bias" for name in names]) if biased else None
-        return self._products.linear(weight, bias)
+        return self._products.linear(weight, bias, parts=parts)
 
 
 def _layer(read: _Reader, spec: ModelSpec, prefix: str) -> DeviceLayer:
@@ -152,12 +152,12 @@ def _layer(read: _Reader, spec: ModelSpec, prefix: str) -> DeviceLayer:
         norms = read.tensor([attention + "q_norm.weight"]), read.tensor([attention + "k_norm.weight"])
     return DeviceLayer(
         norm=read.tensor([prefix + "input_layernorm.weight"]),
-        qkv=read.product([f"{attention}{part}_proj" for part in "qkv"], spec.qkv_bias),
+        qkv=read.product([f"{attention}{part}_proj" for part in "qkv"], spec.qkv_bias, parts=True),
         qk_norms=norms,
-        out=read.product([attention + "o_proj"], spec.o_bias),
+        out=read.product([attention + "o_proj"], spec.o_bias, parts=True),
         mlp_norm=read.tensor([prefix + "post_attention_layernorm.weight"]),
-        gate_up=read.product([mlp + "gate_proj", mlp + "up_proj"], spec.mlp_bias),
-        down=read.product([mlp + "down_proj"], spec.mlp_bias),
+        gate_up=read.product([mlp + "gate_proj", mlp + "up_proj"], spec.mlp_bias, parts=False),
+        down=read.product([mlp + "down_proj"], spec.mlp_bias, parts=True),
     )
 
 

@@ -14,55 +14,64 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-INVARIANT_ROWS = 64
+from engine.config import INVARIANT_ROWS
+from engine.kernels.stream_linear import MAX_ROWS, StreamShape, stream_linear
+
+Multiply = Callable[[Tensor], Tensor]
 
 
 class Product(Protocol):
-    """x [T, in] bfloat16, contiguous -> x @ weight.T + bias [T, out]."""
+    """x [T, in] bfloat16, contiguous -> [parts, T, out], bfloat16 or float32, whose sum is x @ weight.T + bias. The
+    kernel behind adds the parts as it reads them."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
 class Products(Protocol):
-    """How an engine multiplies: `linear` gives bfloat16, `head` gives float32 (bfloat16 would round a logit of 20 to
-    steps of 1/8). weight [out, in], bias [out] or None."""
+    """How an engine multiplies. weight [out, in], bias [out] or None. parts: whether what follows can add partial
+    sums; else there is one. head: [T, in] -> [T, out] float32 (bfloat16 would round a logit of 20 to steps of 1/8)."""
 
-    def linear(self, weight: Tensor, bias: Tensor | None) -> Product: ...
+    def linear(self, weight: Tensor, bias: Tensor | None, *, parts: bool) -> Product: ...
 
-    def head(self, weight: Tensor) -> Product: ...
+    def head(self, weight: Tensor) -> Multiply: ...
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> Product:
+def _linear(weight: Tensor, bias: Tensor | None) -> Multiply:
     return lambda x: functional.linear(x, weight, bias)
 
 
-def _head(weight: Tensor) -> Product:
+def _head(weight: Tensor) -> Multiply:
     return lambda x: torch.mm(x, weight.t(), out_dtype=torch.float32)
 
 
-class WholeProducts:
-    """One product for all rows."""
+class FastProducts:
+    """The library's product for all rows at once; for a few rows of a large matrix the streaming kernel."""
 
-    def linear(self, weight: Tensor, bias: Tensor | None) -> Product:
-        return _linear(weight, bias)
+    def linear(self, weight: Tensor, bias: Tensor | None, *, parts: bool) -> Product:
+        whole = _linear(weight, bias)
+        shape = StreamShape.of(*weight.shape) if bias is None else None
+        if shape is None or (shape.parts > 1 and not parts):
+            return lambda x: whole(x)[None]
+        return lambda x: stream_linear(x, weight, shape) if x.shape[0] <= MAX_ROWS else whole(x)[None]
 
-    def head(self, weight: Tensor) -> Product:
+    def head(self, weight: Tensor) -> Multiply:
         return _head(weight)
 
 
 class BlockProducts:
     """Products of INVARIANT_ROWS rows each, the last one padded."""
 
-    def linear(self, weight: Tensor, bias: Tensor | None) -> Product:
-        return BlockProduct(_linear(weight, bias))
+    def linear(self, weight: Tensor, bias: Tensor | None, *, parts: bool) -> Product:
+        block = BlockProduct(_linear(weight, bias))
+        return lambda x: block(x)[None]
 
-    def head(self, weight: Tensor) -> Product:
+    def head(self, weight: Tensor) -> Multiply:
         return BlockProduct(_head(weight))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockProduct:
-    product: Callable[[Tensor], Tensor]
+    product: Multiply
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.shape[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -36,7 +37,7 @@ def test_every_page_of_every_path_is_read_exactly_once(device, lengths, capacity
     plan, table, slots = planned(device, lengths, capacity)
     pages = [-(-length // PAGE) for length in lengths]
     indptr = plan.kv_indptr.tolist()
-    assert [b - a for a, b in zip(indptr, indptr[1:], strict=False)] == pages
+    assert [b - a for a, b in itertools.pairwise(indptr)] == pages
     for row, slot in enumerate(slots):
         own = plan.kv_indices[indptr[row] : indptr[row + 1]].tolist()
         assert own == table[slot, : pages[row]].tolist()

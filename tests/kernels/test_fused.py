@@ -10,6 +10,7 @@ from engine.kernels.activation import silu_mul
 from engine.kernels.norm import add_norm, embed_norm
 from engine.kernels.rope_cache import rope_cache
 from engine.kernels.scatter import admit_rows, write_cells
+from engine.kernels.stream_linear import StreamShape, stream_linear
 from engine.kv.device_pool import DevicePool
 
 BF16 = torch.bfloat16
@@ -41,9 +42,13 @@ def test_embedding_and_first_norm(device, hidden):
 
 
 @pytest.mark.parametrize("hidden", [64, 384, 1000])
-def test_residual_sum_and_norm_leave_the_sum_in_float32(device, hidden):
-    residual, y, weight = torch.randn(3, hidden, device=device), normal(device, 3, hidden), normal(device, hidden)
-    expected = residual + y.float()
+@pytest.mark.parametrize("parts", [1, 4])
+def test_residual_sum_and_norm_leave_the_sum_in_float32(device, hidden, parts):
+    residual, weight = torch.randn(3, hidden, device=device), normal(device, hidden)
+    y = normal(device, parts, 3, hidden)
+    expected = residual.clone()
+    for part in y:
+        expected += part.float()
     out = torch.full((3, hidden), float("nan"), device=device, dtype=BF16)
     add_norm(residual, y, weight, EPS, out)
     assert torch.equal(residual, expected)
@@ -60,9 +65,9 @@ def test_silu_times_up(device, ffn):
 
 
 @pytest.mark.parametrize(("q_heads", "kv_heads", "dim"), [(8, 2, 16), (6, 6, 64), (7, 1, 128), (3, 1, 32)])
-@pytest.mark.parametrize("normed", [True, False])
+@pytest.mark.parametrize(("normed", "parts"), [(True, 1), (False, 1), (True, 2)])
 def test_rotation_and_cache_write_touch_the_tokens_own_cells_and_nothing_else(
-    device, q_heads, kv_heads, dim, normed
+    device, q_heads, kv_heads, dim, normed, parts
 ):
     page, pages = 64, 6
     pool = DevicePool(
@@ -72,13 +77,15 @@ def test_rotation_and_cache_write_touch_the_tokens_own_cells_and_nothing_else(
     block_table = torch.tensor([[3, 1, 5], [2, 0, 4]], dtype=torch.int32, device=device)
     tables = torch.tensor([0, 1, 1, 0], dtype=torch.int32, device=device)
     positions = torch.tensor([5, 63, 64, 191], dtype=torch.int32, device=device)
-    qkv = normal(device, 4, (q_heads + 2 * kv_heads) * dim)
+    qkv = torch.randn(parts, 4, (q_heads + 2 * kv_heads) * dim, device=device)
     norms = (normal(device, dim), normal(device, dim)) if normed else None
     angles = torch.rand(200, dim // 2, device=device) * 6
     q = torch.full((4, q_heads, dim), float("nan"), device=device, dtype=BF16)
-    rope_cache(qkv, norms, EPS, (angles.cos(), angles.sin()), tables, positions, block_table, pool.layers[1], q)
+    rope_cache(
+        qkv, norms, EPS, (angles.cos(), angles.sin()), tables, positions, block_table, pool.layers[1], q
+    )
 
-    heads = qkv.view(4, -1, dim).float()
+    heads = qkv.sum(0).view(4, -1, dim)
     queries, keys, values = heads.split([q_heads, kv_heads, kv_heads], 1)
     if norms is not None:
         queries, keys = rms(queries, norms[0]), rms(keys, norms[1])
@@ -127,5 +134,36 @@ def test_copied_pages_are_whole_and_the_others_stay(device):
     from engine.kv.edits import PageCopy
 
     pool.copy([PageCopy(0, 3, 2), PageCopy(1, 4, 4)])
-    assert torch.equal(pool.data[[3, 4]], before[[0, 1]])
-    assert torch.equal(pool.data[:3], before[:3])
+    place = [pool.place(page) for page in range(5)]
+    assert sorted(place) == list(range(5))
+    for page, source in enumerate((0, 1, 2, 0, 1)):
+        assert torch.equal(pool.data[place[page]], before[place[source]])
+
+
+@pytest.mark.parametrize("pages", [1, 2, 7919, 7920, 1000])
+def test_every_page_has_a_place_of_its_own(device, pages):
+    pool = DevicePool(layers=1, kv_heads=1, head_dim=1, pages=pages, page_size=1, dtype=BF16, device=device)
+    assert sorted(map(pool.place, range(pages))) == list(range(pages))
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(1, 1), (3, 4), (16, 2)])
+def test_a_streamed_product_is_the_sum_of_its_parts(device, rows, parts):
+    # Triton's interpreter multiplies float32 only.
+    dtype = BF16 if device.type == "cuda" else torch.float32
+    x, weight = (
+        torch.randn(rows, 1024, device=device).to(dtype),
+        torch.randn(192, 1024, device=device).to(dtype),
+    )
+    out = stream_linear(x, weight, StreamShape(parts))
+    assert out.shape == (parts, rows, 192)
+    expected = x.double() @ weight.double().t()
+    assert float((out.double().sum(0) - expected).norm() / expected.norm()) < 4e-3
+
+
+def test_only_matrices_that_fill_the_card_are_streamed():
+    cuts = {
+        shape: StreamShape.of(*shape) for shape in [(6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288)]
+    }
+    assert [cut.parts for cut in cuts.values() if cut is not None] == [2, 4, 1, 4]
+    assert StreamShape.of(768, 384) is None
+    assert StreamShape.of(4000, 4096) is None
