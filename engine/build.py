@@ -63,6 +63,7 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         config.chunk_block,
         context,
         config.steps_queued,
+        config.idle_tokens,
     )
     loop = StepLoop(
         Scheduler(limits),

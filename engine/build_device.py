@@ -144,7 +144,7 @@ def _available(config: EngineConfig, spec: ModelSpec, rows: int) -> int:
     """Bytes that the KV pool may take: the share of the card, less what is used and what a step works with."""
     free, total = torch.cuda.mem_get_info()
     free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    tokens = config.tokens_per_step
+    tokens = config.idle_tokens
     a_token = 12 * spec.hidden + 4 * (spec.q_size + spec.kv_size) + 4 * spec.q_size + 6 * spec.ffn
     working = 2 * tokens * a_token + 4 * rows * spec.vocab * 4
     left = free - int(total * (1 - config.memory_share)) - working - _SPARE_BYTES

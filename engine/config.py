@@ -21,6 +21,8 @@ BLOCK = 16
 INVARIANT_ROWS = 64
 
 MEMORY_SHARE = 0.92
+GPU_STEP_TOKENS = 2048
+_IDLE_STEPS = 4
 
 # Page size of the GPU's attention kernels: the one that all of them share.
 GPU_PAGE = 64
@@ -31,8 +33,8 @@ class EngineConfig:
     """model: a Hugging Face folder. dtype auto: float32 on the CPU, bfloat16 on a GPU. threads: of the CPU's kernels,
     None for all cores. context_length: None for the model's own. kv_tokens: size of the KV pool, None for what memory
     allows. max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
-    prompt chunks together; None: 256 on the CPU, 2,048 more than max_paths on a GPU. page_size: tokens of a page.
-    overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps that may
+    prompt chunks together; None: 256 on the CPU; on a GPU 2,048, and 8,192 while nothing decodes. page_size: tokens of
+    a page. overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps that may
     be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. own_process: the step loop
     runs in a process of its own, for servers: the caller's Python then never holds it up. weights: random makes a
     model of the folder's shape without its tensors, for measurements.
@@ -99,7 +101,16 @@ class EngineConfig:
     def tokens_per_step(self) -> int:
         if self.step_tokens is not None:
             return self.step_tokens
-        return 2048 + -(-self.max_paths // INVARIANT_ROWS) * INVARIANT_ROWS if self.on_gpu else 256
+        return max(GPU_STEP_TOKENS, 2 * self.max_paths) if self.on_gpu else 256
+
+    @property
+    def idle_tokens(self) -> int:
+        """Tokens of a step in which nothing decodes: longer chunks use a GPU better, and nobody waits for a token."""
+        return (
+            _IDLE_STEPS * self.tokens_per_step
+            if self.on_gpu and self.step_tokens is None
+            else self.tokens_per_step
+        )
 
     @property
     def chunk_block(self) -> int:

@@ -48,11 +48,12 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A step that has been launched, and when."""
+    """A step that has been launched, when, and the host's seconds for it."""
 
     plan: StepPlan
     pending: Pending
     launched: float
+    host_seconds: float
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class StepLoop:
         self._failure = ""
         self._stalled = False
         self._generated = self._prefilled = 0
-        self._step_seconds = self._last_result = 0.0
+        self._step_seconds = self._host_seconds = self._last_result = 0.0
         self.stats = self._snapshot()
 
     @property
@@ -172,17 +173,19 @@ class StepLoop:
         """Whether a step is in flight now that was not before."""
         if not self.scheduler.has_work:
             return False
-        plan, now = self.scheduler.plan(), time.perf_counter()
+        begun = time.perf_counter()
+        plan = self.scheduler.plan()
+        planned = time.perf_counter()
         pending = self._runner.launch(plan)
         if plan.empty:
             return False
-        self._flight.append(Flight(plan, pending, now))
+        self._flight.append(Flight(plan, pending, planned, time.perf_counter() - begun))
         self._prefilled += sum(len(chunk.ids) for chunk in plan.chunks)
         return True
 
     def _commit(self, flight: Flight) -> None:
         plan, result = flight.plan, flight.pending.result()
-        self._measure(flight)
+        now = time.perf_counter()
         outcome = self.scheduler.commit(plan, result)
         for group_id, event in committed(result, outcome):
             self._out.append(Emitted(group_id, event))
@@ -190,12 +193,17 @@ class StepLoop:
         for path in outcome.held:
             self._out.append(Emitted(path.group_id, PathHeld(path.index, plan.step)))
         self._finish_all(outcome.ended)
+        self._measure(flight, now)
 
-    def _measure(self, flight: Flight) -> None:
-        """A pass began when it was launched, or when the device had done with the one before."""
-        now = time.perf_counter()
-        seconds = (now - max(flight.launched, self._last_result)) / flight.plan.repeat
-        self._step_seconds = 0.9 * self._step_seconds + 0.1 * seconds if self._step_seconds else seconds
+    def _measure(self, flight: Flight, now: float) -> None:
+        """A pass began when it was launched, or when the device had done with the one before; `now` it was over. The
+        host's part is planning, launching and committing: never the waiting."""
+        passes = flight.plan.repeat
+        host = flight.host_seconds + time.perf_counter() - now
+        self._step_seconds = smoothed(
+            self._step_seconds, (now - max(flight.launched, self._last_result)) / passes
+        )
+        self._host_seconds = smoothed(self._host_seconds, host / passes)
         self._last_result = now
 
     def _finish_all(self, paths: list[PathEntry]) -> None:
@@ -247,5 +255,11 @@ class StepLoop:
             tokens_generated=self._generated,
             tokens_prefilled=self._prefilled,
             step_seconds=self._step_seconds,
+            host_seconds=self._host_seconds,
             kv_bytes=scheduler.pages.used * self._kv_bytes_per_page,
         )
+
+
+def smoothed(mean: float, value: float) -> float:
+    """The mean of the last ten or so values."""
+    return 0.9 * mean + 0.1 * value if mean else value

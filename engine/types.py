@@ -297,4 +297,5 @@ class EngineStats:
     tokens_generated: int = 0
     tokens_prefilled: int = 0
     step_seconds: float = 0.0  # mean of the last steps
+    host_seconds: float = 0.0  # of these, what the host worked: planning, launching, committing
     kv_bytes: int = 0  # of the pages in use

@@ -12,7 +12,7 @@ from engine.types import Group
 class Limits:
     """pages: of the pool. step_tokens: rows of one step, decode and prefill together. block: rows that a chunk
     is cut into; every chunk but a prompt's last is a multiple of it. queue_steps: forward passes that may be launched
-    at once while nobody can act on a token."""
+    at once while nobody can act on a token. idle_tokens: of a step in which nothing decodes, where that is more."""
 
     pages: int
     page_size: int
@@ -21,6 +21,12 @@ class Limits:
     block: int
     context_length: int
     queue_steps: int = 1
+    idle_tokens: int = 0
+
+    def chunk_blocks(self, rows: int) -> int:
+        """Blocks of prompt that fit into a step beside that many decoding rows."""
+        tokens = self.step_tokens if rows else max(self.step_tokens, self.idle_tokens)
+        return tokens // self.block - -(-rows // self.block)
 
     def shared_pages(self, group: Group) -> int:
         """Pages that the prompt fills and every path reads."""

@@ -72,7 +72,7 @@ class Scheduler:
         self._running: dict[int, PathEntry] = {}  # by slot
         self._retiring: list[PathEntry] = []
         self._prefilling: dict[int, GroupEntry] = {}
-        self._ending: dict[int, GroupEntry] = {}  # closed, or out of paths for now
+        self._ending: dict[int, GroupEntry] = {}  # out of paths, for now or for good
         self._closes: list[PathEntry] = []
         self._resumes: list[PathEntry] = []
         self._groups_waiting = self._paths_waiting = 0
@@ -111,7 +111,6 @@ class Scheduler:
         if entry is None:
             return []
         entry.closing = True
-        self._ending[group_id] = entry
         return self.end_paths(group_id, list(entry.paths), FinishReason.CANCELLED)
 
     def close_thinking(self, group_id: int, indices: Iterable[int]) -> None:
@@ -265,7 +264,7 @@ class Scheduler:
         """Fills what the decoding rows, in whole blocks, leave of the step."""
         chunks = []
         block = self.limits.block
-        room = self.limits.step_tokens // block - -(-rows // block)
+        room = self.limits.chunk_blocks(rows)
         for entry in [entry for entry in self._prefilling.values() if entry.wanted]:
             if room <= 0:
                 break

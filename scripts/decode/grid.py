@@ -132,9 +132,10 @@ async def decode(
         for point, acts in [(point, False) for point in points] + [(point, True) for point in watched]:
             async with opened(engine, point, sampling, watched=acts) as streams:
                 ms = await timed(streams, bench.method)
+                host = 1000 * engine.stats().host_seconds
                 device = await traced(streams, bench.method)
                 mode, seconds = mode_of(engine_mode, watched=acts), streams.prefill_seconds
-            more = {"ms_rounds": ms, "prefill_s": seconds} | device
+            more = {"ms_rounds": ms, "host_ms": host, "prefill_s": seconds} | device
             bench.record.add("rows", bench.row(subject, engine, point, mode, min(ms), **more))
 
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from engine.types import FinishReason, Group, SamplingParams
+from tests.engine.histories import Life, comes_to_rest
 from tests.engine.test_engine import Seen, prompt, start, watch
-from tests.engine.test_step_loop import comes_to_rest
 
 SECONDS = 120.0
 
@@ -20,6 +20,17 @@ def test_the_scheduler_comes_to_rest_on_twenty_thousand_random_histories():
     for seed in range(20_000):
         comes_to_rest(seed, seed % 2)
     print("\nscheduler: 20,000 random histories, no spin, no hang, every page counted")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_million_passes_with_holds_resumes_cancels_and_queued_steps_break_no_fence():
+    passes = seed = 0
+    while passes < 1_000_000:
+        life = Life(10_000 + seed, 2_000)
+        life.run()
+        passes, seed = passes + life.passes, seed + 1
+    print(f"\nscheduler: {passes:,} passes in {seed:,} random histories, no fence broken, every token once")
 
 
 @pytest.mark.soak

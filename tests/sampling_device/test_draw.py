@@ -27,14 +27,17 @@ def test_plain_paths_draw_what_the_cpu_draws(device: torch.device) -> None:
     assert pair.close_calls <= 1
 
 
-def test_paths_with_top_p_draw_what_the_cpu_draws(device: torch.device) -> None:
+@pytest.mark.parametrize(("vocab", "tile", "steps"), [(700, 512, 5), (5000, 1024, 2)])
+def test_paths_with_top_p_draw_what_the_cpu_draws(
+    device: torch.device, vocab: int, tile: int, steps: int
+) -> None:
     rng = torch.Generator().manual_seed(2)
-    pair = Pair(device, 700)
+    pair = Pair(device, vocab, tile=tile)
     kinds = [(1.0, 0.95), (0.6, 0.9), (1.3, 0.5), (1.0, 1.0), (0.0, 0.3), (1.0, 0.2)]
     pair.admit_all([SamplingParams(100, temperature=t, top_p=p, ignore_eos=True) for t, p in kinds])
     assert pair.on_device.variant.filters is Filters.NUCLEUS
-    for _ in range(8):
-        pair.step(logits_of(rng, 6, 700), [5, 4, 3, 2, 1, 0])
+    for _ in range(steps):
+        pair.step(logits_of(rng, 6, vocab), [5, 4, 3, 2, 1, 0])
     assert pair.close_calls <= 1
 
 
@@ -92,6 +95,7 @@ def test_bfloat16_logits_draw_what_their_float32_values_draw(device: torch.devic
     pair.step(logits_of(rng, 3, 700).bfloat16(), [0, 1, 2])
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_logits_without_sense_lead_to_a_token_of_the_vocabulary(device: torch.device) -> None:
     pair = Pair(device, 700)
     pair.admit_all([SamplingParams(100, top_p=0.8, ignore_eos=True)] * 3)

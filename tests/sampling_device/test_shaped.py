@@ -46,6 +46,21 @@ def test_every_mixture_of_settings_draws_what_the_cpu_draws(device: torch.device
     assert pair.close_calls <= 1
 
 
+@pytest.mark.soak
+def test_many_mixtures_of_settings_draw_what_the_cpu_draws(device: torch.device) -> None:
+    calls = 0
+    for seed in range(100, 160):
+        draw, rng = random.Random(seed), torch.Generator().manual_seed(seed)
+        pair = Pair(device, 2500, slots=12, tile=1024)
+        pair.admit_all([some_params(draw) for _ in range(12)])
+        for spread in (3.0, 1.0, 6.0):
+            logits = torch.randn(12, 2500, generator=rng) * spread
+            pair.step(logits.bfloat16() if draw.random() < 0.5 else logits, draw.sample(range(12), 12))
+        calls += pair.close_calls
+    print(f"{calls} close calls in {60 * 36} tokens")
+    assert calls <= 5
+
+
 def test_penalties_count_every_committed_token(device: torch.device) -> None:
     rng = torch.Generator().manual_seed(11)
     thinking = Thinking(OPEN, CLOSE, (CLOSE, 50, 51), max_tokens=2)

@@ -73,7 +73,7 @@ def test_a_greedy_path_has_neither_noise_nor_filters() -> None:
     assert (row[Column.TOP_K], floats[Column.LOG_MIN_P]) == (0, -math.inf)
 
 
-def test_lists_that_are_longer_than_a_row_has_room_for_are_refused() -> None:
+def test_ids_that_a_row_cannot_hold_are_refused() -> None:
     every = tuple(range(100))
     fits = dataclasses.replace(PLAIN, max_tokens=500, stop_ids=every[:STOP_IDS],
                                thinking=Thinking(OPEN, 0, every[:CLOSE_IDS]))  # fmt: skip
@@ -85,6 +85,8 @@ def test_lists_that_are_longer_than_a_row_has_room_for_are_refused() -> None:
     too_long = Thinking(OPEN, 0, every[: CLOSE_IDS + 1])
     with pytest.raises(InvalidParameter, match="close_ids"):
         sampler().record(admit(dataclasses.replace(fits, thinking=too_long)))
+    with pytest.raises(InvalidParameter, match="outside the vocabulary"):
+        sampler().record(admit(dataclasses.replace(PLAIN, stop_ids=(100,))))
     with pytest.raises(InvalidParameter, match="EOS"):
         sampler(eos_ids=every[: EOS_IDS + 1])
 

@@ -24,7 +24,7 @@ from engine.sampling.device.slots import Column, check_eos, params_row, slot_row
 from engine.sampling.device.tables import Tables
 from engine.sampling.device.variant import Filters, Variant
 from engine.sampling.device.workspace import PASSES, ROWS_AT_ONCE, TILE, Tiling, Workspace
-from engine.sampling.penalties import is_penalised
+from engine.sampling.state import check_ids
 from engine.scheduler.plan import Admit, Ints, StepResult
 from engine.types import MAX_LOGPROBS, SamplingParams
 
@@ -65,6 +65,11 @@ class DeviceSampler:
         return self._tables.state
 
     @property
+    def bytes(self) -> int:
+        """Device memory that it holds."""
+        return self._tables.bytes + self._work.bytes
+
+    @property
     def view(self) -> StateView:
         return StateView(self.state, Column.NEXT_ID, Column.POSITION)
 
@@ -81,20 +86,16 @@ class DeviceSampler:
 
     def record(self, admit: Admit) -> NDArray[np.int32]:
         """int32 [WIDTH]: what is to be written to the slot's row of the state before its first step. Raises
-        InvalidParameter for more stop ids or close ids than a row has room for."""
-        shared = self._rows.get(admit.sampling)
-        if shared is None:
-            shared = params_row(admit.sampling, self._tiling.vocab, self._eos_ids)
-        return slot_row(admit, shared)
+        InvalidParameter for ids outside the vocabulary, and for more stop or close ids than a row has room for."""
+        return slot_row(admit, self._shared_row(admit.sampling))
 
     def admit(self, admit: Admit) -> None:
         """The host's part of a slot's new owner, and what of it does not lie in the state."""
         params = admit.sampling
         if admit.slot in self._admitted:
             raise ValueError(f"slot {admit.slot} is taken")
-        if params not in self._rows:
-            self._rows[params] = params_row(params, self._tiling.vocab, self._eos_ids)
-        self._tables.admit(admit.slot, params, admit.prompt_ids, is_penalised(params))
+        self._rows[params] = self._shared_row(params)
+        self._tables.admit(admit.slot, params, admit.prompt_ids)
         self._admitted[admit.slot] = params
         self._distinct[params] += 1
         self._variant = None
@@ -121,6 +122,13 @@ class DeviceSampler:
     def unpack(self, step: int, packed: Ints, variant: Variant) -> StepResult:
         """packed: int32 [repeat, rows, OUT_WIDTH] on the host: what the launches of one step have left in `out`."""
         return unpack(step, packed, variant, self._tiling.vocab)
+
+    def _shared_row(self, params: SamplingParams) -> NDArray[np.int32]:
+        known = self._rows.get(params)
+        if known is not None:
+            return known
+        check_ids(params, self._tiling.vocab)
+        return params_row(params, self._tiling.vocab, self._eos_ids)
 
     def _launch(self, logits: Tensor, rows: Tensor, variant: Variant, out: Tensor) -> None:
         tables, work, tiling = self._tables, self._work, self._tiling

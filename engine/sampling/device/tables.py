@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.sampling.device.slots import WIDTH, frozen_row
+from engine.sampling.penalties import is_penalised
 from engine.types import MAX_BIAS, MAX_WINDOW, SamplingParams
 
 IN_PROMPT = 1 << 30  # in a count: the token occurs in the prompt
@@ -41,14 +42,28 @@ class Tables:
         state[:] = torch.from_numpy(frozen_row()).to(device)
         return cls(state, ints(vocab), ints(MAX_BIAS), floats(MAX_BIAS), floats(MAX_WINDOW))
 
-    def admit(self, slot: int, params: SamplingParams, prompt_ids: Sequence[int], penalised: bool) -> None:
+    def admit(self, slot: int, params: SamplingParams, prompt_ids: Sequence[int]) -> None:
         """Counts and bias of a new owner; a path without them leaves what is there, which has no effect on it."""
-        if penalised:
+        if is_penalised(params):
             self.counts[slot].zero_()
             if params.repetition_penalty != 1:
-                seen = torch.tensor(sorted(set(prompt_ids)), dtype=torch.int64).to(self.counts.device)
-                self.counts[slot].index_fill_(0, seen, IN_PROMPT)
+                seen = torch.tensor(sorted(set(prompt_ids)), dtype=torch.int64)
+                self.counts[slot].index_fill_(0, _send(seen, self.counts.device), IN_PROMPT)
         if params.logit_bias:
             ids, values = zip(*params.logit_bias, strict=True)
-            self.bias_ids[slot, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
-            self.bias_values[slot, : len(ids)] = torch.tensor(values, dtype=torch.float32)
+            here = (slot, slice(0, len(ids)))
+            self.bias_ids[here] = _send(torch.tensor(ids, dtype=torch.int32), self.bias_ids.device)
+            self.bias_values[here] = _send(torch.tensor(values, dtype=torch.float32), self.bias_values.device)
+
+    @property
+    def bytes(self) -> int:
+        return sum(
+            each.nbytes for each in (self.state, self.counts, self.bias_ids, self.bias_values, self.ring)
+        )
+
+
+def _send(values: Tensor, device: torch.device) -> Tensor:
+    """To the device without waiting for what is queued there."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)

@@ -87,3 +87,9 @@ class Workspace:
             scores=make(at_once, tiling.vocab),
             floors=make(at_once, 2),
         )
+
+    @property
+    def bytes(self) -> int:
+        race = (self.reports, self.carried, self.scores, self.floors)
+        measure = (self.maxima, self.chosen, self.weights, self.measures)
+        return sum(each.nbytes for each in (*race, *measure))
