@@ -34,10 +34,10 @@ class EngineConfig:
     None for all cores. context_length: None for the model's own. kv_tokens: size of the KV pool, None for what memory
     allows. max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
     prompt chunks together; None: 256 on the CPU; on a GPU 2,048, and 8,192 while nothing decodes. page_size: tokens of
-    a page. overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps that may
-    be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. own_process: the step loop
-    runs in a process of its own, for servers: the caller's Python then never holds it up. weights: random makes a
-    model of the folder's shape without its tensors, for measurements.
+    a page. overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps
+    that may be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. own_process: the
+    step loop runs in a process of its own, for servers: the caller's Python then never holds it up. weights: random
+    makes a model of the folder's shape without its tensors, for measurements.
 
     On a GPU only. capture_sizes: numbers of rows that decode steps are padded to and captured for as CUDA graphs; None:
     what max_paths can run. enforce_eager: the same steps at the same sizes, launched kernel by kernel. batch_invariant:
