@@ -99,8 +99,7 @@ class NativeBackend:
 
     async def open(self, request: SessionRequest) -> NativeSession:
         with _running():
-            group = Group(request.prompt.ids, request.n, self._sampling(request), request.seed, stays_open=True)
-            handle = await self._engine.open(group)
+            handle = await self._engine.open(self._group(request))
         return NativeSession(handle, self._tokenizer, request)
 
     def stats(self) -> EngineStats:
@@ -113,6 +112,12 @@ class NativeBackend:
         # Prompt and path may each leave one page of the pool partly empty.
         stats = self._engine.stats()
         return (stats.pages_total - 2) * stats.page_size
+
+    def _group(self, request: SessionRequest) -> Group:
+        # A stop string is found here, in the text, and ends a path for which more steps may be queued by then.
+        watched = request.watched or bool(request.stop)
+        return Group(request.prompt.ids, request.n, self._sampling(request), request.seed, stays_open=True,
+                     watched=watched)
 
     def _sampling(self, request: SessionRequest) -> SamplingParams:
         s = request.sampling

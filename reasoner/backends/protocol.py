@@ -63,7 +63,9 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """n paths over one prompt. Budgets in generated tokens of one path; see reasoner.budget.Budget."""
+    """n paths over one prompt. Budgets in generated tokens of one path; see reasoner.budget.Budget. watched: what
+    comes out may lead to an action before the path has ended; where it cannot, a backend may deliver several tokens at
+    once."""
 
     prompt: Prompt
     n: int
@@ -74,6 +76,7 @@ class SessionRequest:
     min_think: int = 0
     answer_reserve: int = 0
     stop: tuple[str, ...] = ()
+    watched: bool = True
 
 
 @dataclass(frozen=True, slots=True)

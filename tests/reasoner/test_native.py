@@ -11,15 +11,18 @@ from typing import ClassVar
 import pytest
 import pytest_asyncio
 
-from engine.types import FinishReason
+from engine.async_engine import GroupHandle
+from engine.types import FinishReason, Group
 from reasoner import Reasoner
 from reasoner.actions import Action, Spawn, Stop
 from reasoner.backends.locate import locate, recommended
+from reasoner.backends.native import NativeBackend
+from reasoner.backends.protocol import SessionRequest
 from reasoner.errors import InvalidRequest, ModelError
 from reasoner.events import Event
 from reasoner.models import embedded_path
 from reasoner.policies.base import Capabilities, Policy
-from reasoner.problem import Task
+from reasoner.problem import Message, Task
 from reasoner.view import View
 from tests.reasoner.support import check_bill
 
@@ -128,6 +131,27 @@ async def test_thinking_can_be_turned_off(reasoner: Reasoner) -> None:
     assert result.budget.answer_reserve == 0
     with pytest.raises(InvalidRequest, match="does not think"):
         await reasoner.solve(HARD, n=2, enable_thinking=False, think_budget=12)
+
+
+@pytest.mark.parametrize(("watched", "stop", "told"), [(True, (), True), (False, ("x",), True), (False, (), False)])
+async def test_the_engine_may_queue_steps_only_where_neither_the_driver_nor_a_stop_string_can_act(
+    reasoner: Reasoner, monkeypatch: pytest.MonkeyPatch, watched: bool, stop: tuple[str, ...], told: bool
+) -> None:
+    backend = reasoner._backend
+    assert isinstance(backend, NativeBackend)
+    opened: list[Group] = []
+    really_open = backend._engine.open
+
+    async def noted(group: Group) -> GroupHandle:
+        opened.append(group)
+        return await really_open(group)
+
+    monkeypatch.setattr(backend._engine, "open", noted)
+    prompt = backend.prepare((Message("user", EASY),), None)
+    request = SessionRequest(prompt, 1, 0, backend.facts.sampling, 8, stop=stop, watched=watched)
+    session = await backend.open(request)
+    await session.close()
+    assert [group.watched for group in opened] == [told]
 
 
 async def test_problems_run_beside_each_other_with_the_results_they_have_alone(reasoner: Reasoner) -> None:
