@@ -85,6 +85,18 @@ def test_a_path_that_stands_still_keeps_the_figures_of_its_last_token(device: to
     )
 
 
+def test_a_short_window_reads_nothing_of_the_longer_one_of_the_owner_before(device: torch.device) -> None:
+    pair = Pair(device, VOCAB, slots=1)
+    logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(7))
+    pair.admit(0, dataclasses.replace(MEASURED, window=50))
+    launch(pair.on_device, logits.to(device), [0], repeat=6)
+    pair.release(0)
+    pair.admit(0, MEASURED)
+    result = launch(pair.on_device, logits.to(device), [0], repeat=5)
+    confidence = -logits.double().log_softmax(1).topk(20).values.mean().item()
+    assert result.statistics[0, 2:].tolist() == pytest.approx([confidence] * 2, rel=1e-5)
+
+
 def test_the_sum_of_many_log_probabilities_loses_nothing(device: torch.device) -> None:
     """A term far below the last place of the sum still counts: the sum of what follows is exact."""
     pair = Pair(device, VOCAB, slots=1)
