@@ -6,6 +6,8 @@ import argparse
 from dataclasses import dataclass
 
 K = 1024
+# The peer was measured at 45,056 tokens, and called it 45k: 44 times 1,024.
+NAMED = {"45k": 44 * K}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -17,13 +19,16 @@ class Point:
 
     @property
     def name(self) -> str:
-        context = f"{self.context // K}k" if self.context % K == 0 else str(self.context)
+        thousands = f"{self.context // K}k" if self.context % K == 0 else str(self.context)
+        context = next((name for name, tokens in NAMED.items() if tokens == self.context), thousands)
         return f"{self.batch}x{context}"
 
     @classmethod
     def parse(cls, text: str) -> Point:
-        """`16x10k` or `2x100`; k is 1,024. Raises ArgumentTypeError."""
+        """`16x10k` or `2x100`; k is 1,024 but in 45k (see NAMED). Raises ArgumentTypeError."""
         batch, _, context = text.partition("x")
+        if batch.isdigit() and int(batch) and context in NAMED:
+            return cls(int(batch), NAMED[context])
         digits, unit = context.removesuffix("k"), K if context.endswith("k") else 1
         if not (batch.isdigit() and digits.isdigit() and int(batch) and int(digits)):
             raise argparse.ArgumentTypeError(f"expected BATCHxCONTEXT like 16x10k, got {text!r}")
