@@ -39,7 +39,7 @@ def _floors(
     own_maxima = maxima + row * GROUPS_BLOCK
     top = tl.max(tl.load(own_maxima + at, mask=at < groups, other=-float("inf")), 0)
     k = tl.load(path + c.TOP_K)
-    kept = top * 0.0 - float("inf")
+    kept = tl.full((), -float("inf"), tl.float32)
     if k > 0:
         own_scores = scores + row * vocab
         own_chosen = chosen + row * GROUPS_BLOCK

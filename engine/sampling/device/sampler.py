@@ -54,6 +54,7 @@ class DeviceSampler:
         self._tiling = Tiling.of(vocab, tile)
         self._tables = Tables.allocate(slots, vocab, device)
         self._work = Workspace.allocate(self._tiling, max_rows, device)
+        self._max_rows = max_rows
         self._admitted: dict[int, SamplingParams] = {}
         # The paths of a group share one SamplingParams: what is needed is a question to a few distinct values.
         self._distinct: Counter[SamplingParams] = Counter()
@@ -114,6 +115,8 @@ class DeviceSampler:
         logits: [n, vocab] bfloat16 or float32, left unchanged; rows: int32 [n], the slot of each, distinct but for
         padded rows; out: int32 [n, OUT_WIDTH], see result.py. All on the device.
         """
+        if len(rows) > self._max_rows:
+            raise ValueError(f"{len(rows)} rows, but room for {self._max_rows}")
         at_once = ROWS_AT_ONCE if variant.filters is Filters.FULL else len(rows)
         for start in range(0, len(rows), at_once):
             part = slice(start, start + at_once)

@@ -51,7 +51,7 @@ def kth_score(source, maxima, chosen, k, vocab, groups, MEMBERS: tl.constexpr, G
 def sum_above(source, chosen, reach, key, vocab, MEMBERS: tl.constexpr):
     """(how many scores of the chosen groups are above a key, their sum)."""
     count = reach * 0
-    total = count.to(tl.float32)
+    total = tl.full((), 0.0, tl.float32)
     done = count
     while done < reach:
         values, keys = _members(source, chosen, done, reach, vocab, MEMBERS)

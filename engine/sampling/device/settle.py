@@ -41,8 +41,8 @@ def settle(
 def _round(source, path, vocab, tiles, beaten, top, SCALE: tl.constexpr, TILE: tl.constexpr):
     """(mass above `beaten`, relative to top; winner among what it is of; the winner's score)."""
     whiten, multiply = row_words(path)
-    better = top * 0.0
-    best = better - float("inf")
+    better = tl.full((), 0.0, tl.float32)
+    best = tl.full((), -float("inf"), tl.float32)
     winner = tiles * 0
     mark = beaten
     tile = tiles * 0

@@ -53,8 +53,8 @@ def scan_tile(
     ids = start + tl.arange(0, TILE)
     scores = load_scores(source, path, ids, vocab, SCALE)
     reference = tl.max(scores, 0)
-    mass = reference * 0.0
-    best = reference * 0.0 - float("inf")
+    mass = tl.full((), 0.0, tl.float32)
+    best = tl.full((), -float("inf"), tl.float32)
     index = start
     score = best
     if reference > beaten:
