@@ -15,12 +15,13 @@ from engine.backend import Backend
 from engine.config import EngineConfig, pool_pages
 from engine.device_executor import DeviceExecutor
 from engine.errors import DoesNotFit, EngineError, InvalidParameter
-from engine.graphs.buckets import default_buckets, invariant_buckets
+from engine.graphs.buckets import default_buckets, invariant_buckets, uncaptured
 from engine.kernels.launch import launch_on
 from engine.kv.device_pool import DevicePool
 from engine.models.device import DTYPE, DeviceTransformer, TensorSource
 from engine.models.loader import Checkpoint
-from engine.models.products import BlockProducts, FastProducts
+from engine.models.product_choice import MeasuredProducts
+from engine.models.products import BlockProducts
 from engine.models.random import RandomWeights
 from engine.models.spec import ModelSpec
 from engine.sampling.device.sampler import DeviceSampler
@@ -42,14 +43,16 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
     watch = Stopwatch()
     with _memory_errors(), torch.inference_mode():
         with watch.phase("weights"):
-            model = _load(config, spec, context, device)
+            products = BlockProducts() if config.batch_invariant else MeasuredProducts()
+            model = DeviceTransformer(spec, _source(config, spec), products, context, device)
             torch.cuda.synchronize()
         sizes = _sizes(config)
+        most = max(sizes[-1], uncaptured(config.max_paths))
         sampler = DeviceSampler(
-            slots=config.max_paths, vocab=spec.vocab, eos_ids=spec.eos_ids, device=device, max_rows=max(sizes)
+            slots=config.max_paths, vocab=spec.vocab, eos_ids=spec.eos_ids, device=device, max_rows=most
         )
         token_bytes = spec.kv_bytes_per_token(DTYPE)
-        pages = pool_pages(config, token_bytes, _available(config, spec, max(sizes)), 1.0, context)
+        pages = pool_pages(config, token_bytes, _available(config, spec, most), 1.0, context)
         pool = DevicePool(
             layers=spec.layers,
             kv_heads=spec.kv_heads,
@@ -65,6 +68,9 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
         )
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
+            if isinstance(products, MeasuredProducts):
+                with watch.phase("products"):
+                    products.choose(sizes)
             with watch.phase("attention"):
                 decode = DecodeAttention(
                     pool,
@@ -84,6 +90,7 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
                 sampler,
                 slots=config.max_paths,
                 sizes=sizes,
+                most=most,
                 ring=config.steps_in_flight + 2,
                 repeats=config.steps_queued,
                 chunk_block=config.chunk_block if config.batch_invariant else 1,
@@ -104,6 +111,7 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
         graph_bytes=sum(one.bytes for one in captured),
         prefill=prefill.backend,
         attention=tuple(choice.line() for choice in decode.choices.values()),
+        products=tuple(products.lines()) if isinstance(products, MeasuredProducts) else (),
     )
     return Backend(executor, pages, token_bytes, "bfloat16", torch.cuda.get_device_name(device), 1, report)
 
@@ -120,12 +128,8 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _load(config: EngineConfig, spec: ModelSpec, context: int, device: torch.device) -> DeviceTransformer:
-    source: TensorSource = (
-        RandomWeights(spec) if config.weights == "random" else Checkpoint(Path(config.model), spec)
-    )
-    products = BlockProducts() if config.batch_invariant else FastProducts()
-    return DeviceTransformer(spec, source, products, context, device)
+def _source(config: EngineConfig, spec: ModelSpec) -> TensorSource:
+    return RandomWeights(spec) if config.weights == "random" else Checkpoint(Path(config.model), spec)
 
 
 def _sizes(config: EngineConfig) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.attention.decode import DecodeAttention
 from engine.attention.prefill import Prefill
-from engine.graphs.buckets import bucket_for
+from engine.graphs.buckets import bucket_for, uncaptured
 from engine.graphs.capture import DecodeGraphs
 from engine.kernels.scatter import admit_rows, write_cells
 from engine.kv.device_pool import DevicePool
@@ -42,7 +42,7 @@ class Rows:
 
 
 class DeviceExecutor:
-    """sizes: buckets, ascending. graphs: None: every step is launched kernel by kernel, at the same sizes.
+    """sizes: buckets, ascending. most: rows of the largest step, captured or not. graphs: None: every step is launched kernel by kernel, at the same sizes.
     ring: launches whose results the host may hold unread, plus one. repeats: the most of one plan.
     chunk_block: tokens that a prompt chunk is padded to a multiple of."""
 
@@ -57,6 +57,7 @@ class DeviceExecutor:
         *,
         slots: int,
         sizes: tuple[int, ...],
+        most: int,
         ring: int,
         repeats: int,
         chunk_block: int,
@@ -66,7 +67,7 @@ class DeviceExecutor:
         self._decode, self._prefill, self._sampler = decode, prefill, sampler
         self._chunk_block = chunk_block
         self._slots, self.sizes, self._stream = slots, sizes, stream
-        device, most = block_table.device, max(sizes)
+        device = block_table.device
         self._upload = Upload(_UPLOADS * ring, device)
         self._row_slots = torch.full((most,), slots, dtype=torch.int32, device=device)
         self._uploaded: tuple[int, ...] = ()
@@ -156,7 +157,7 @@ class DeviceExecutor:
 
     def _rows(self, plan: StepPlan) -> Rows:
         count = len(plan.slots)
-        size = bucket_for(count, self.sizes) or count if count else 0
+        size = (bucket_for(count, self.sizes) or uncaptured(count)) if count else 0
         if plan.slots != self._uploaded and count:
             padded = np.full(len(self._row_slots), self._slots, dtype=np.int32)
             padded[:count] = plan.slots

@@ -11,7 +11,7 @@ from time import perf_counter
 @dataclass(frozen=True, slots=True)
 class StartReport:
     """seconds: of each phase, in order. weight_bytes: read by a decode step. graphs: captured, with the seconds and
-    bytes that took. attention: a line for each bucket: the kernel chosen and what was measured."""
+    bytes that took. attention, products: a line for each choice and what was measured."""
 
     seconds: dict[str, float]
     weight_bytes: int = 0
@@ -22,6 +22,7 @@ class StartReport:
     graph_bytes: int = 0
     prefill: str = ""
     attention: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -38,6 +39,7 @@ class StartReport:
         if self.prefill:
             yield f"prefill attention: {self.prefill}"
         yield from (f"decode attention, {line}" for line in self.attention)
+        yield from (f"product, {line}" for line in self.products)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.attention.decode_plan import StateView
 from engine.attention.flashinfer import DecodeKernel
+from engine.graphs.timing import TimedGraph
 
 _RUNS = 12  # launches that one measurement averages over
 
@@ -71,7 +72,7 @@ class Chooser:
             graph = self._captured(kernel, rows)
             for tokens in lengths:
                 self._pretend(kernel, rows, tokens)
-                timings[kernel.name].append(self._time(graph, rows, tokens))
+                timings[kernel.name].append(self._timing(graph, rows, tokens))
         name = best({name: [t.microseconds for t in row] for name, row in timings.items()})
         kernel = next(kernel for kernel in candidates if kernel.name == name)
         return Choice(rows, kernel, {name: tuple(row) for name, row in timings.items()})
@@ -88,31 +89,22 @@ class Chooser:
         slots = torch.arange(rows, dtype=torch.int32, device=layer.device)
         kernel.prepare(slots, StateView(state, next_id=0, position=0), table)
 
-    def _captured(self, kernel: DecodeKernel, rows: int) -> torch.cuda.CUDAGraph:
-        """Launches over different layers as a graph, for one by one the host would be what is measured. A kernel of
-        plain launch stands between two of them, as a matrix product does in a step: some candidates overlap with
-        their own kind, and look up to twice as fast as they are."""
+    def _captured(self, kernel: DecodeKernel, rows: int) -> TimedGraph:
+        """Launches over different layers. A kernel of plain launch stands between two of them, as a matrix product does
+        in a step: some candidates overlap with their own kind, and look up to twice as fast as they are."""
         layer = self._layers[0]
         q = torch.randn(rows, self._q_heads, layer.shape[4], device=layer.device).to(layer.dtype)
         self._pretend(kernel, rows, 1)
-        kernel.attend(layer, q)
-        torch.cuda.current_stream().synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
-            for i in range(_RUNS):
-                q.mul_(1)
-                kernel.attend(self._layers[i % len(self._layers)], q)
-        return graph
 
-    def _time(self, graph: torch.cuda.CUDAGraph, rows: int, tokens: int) -> Timing:
+        def run(i: int) -> Tensor:
+            q.mul_(1)
+            return kernel.attend(self._layers[i % len(self._layers)], q)
+
+        return TimedGraph(run, _RUNS)
+
+    def _timing(self, graph: TimedGraph, rows: int, tokens: int) -> Timing:
         layer = self._layers[0]
         kv_heads, dim = layer.shape[3:]
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        graph.replay()
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        microseconds = begin.elapsed_time(end) * 1000 / _RUNS
         read = 2 * rows * tokens * kv_heads * dim * layer.dtype.itemsize
+        microseconds = graph.microseconds()
         return Timing(tokens, microseconds, read / microseconds * 1e-6)

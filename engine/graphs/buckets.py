@@ -9,6 +9,7 @@ from engine.config import INVARIANT_ROWS
 
 # A padded row costs next to nothing below this size, where the weights' bytes are all that counts.
 _FINE = 64
+_COARSE = 16
 
 
 def default_buckets(max_paths: int) -> tuple[int, ...]:
@@ -29,6 +30,11 @@ def default_buckets(max_paths: int) -> tuple[int, ...]:
 def invariant_buckets(sizes: Sequence[int]) -> tuple[int, ...]:
     """Whole blocks of the fixed product size, so that every product has the same number of rows."""
     return tuple(sorted({_whole(size) for size in sizes}))
+
+
+def uncaptured(rows: int) -> int:
+    """The size of a step that is too large for every bucket: few distinct ones, because each has buffers of its own."""
+    return -(-rows // _COARSE) * _COARSE
 
 
 def _whole(size: int) -> int:

@@ -1,6 +1,6 @@
 """Matrix products of a few rows at the speed at which memory gives the weights.
 
-A decode step reads every weight once for at most sixteen rows. What a library loses there is not in the inner loop but
+A decode step reads every weight once for a few rows. What a library loses there is not in the inner loop but
 around it: narrow matrices are over before all of the memory's channels are busy, and between two kernels nothing is
 read at all. Here the columns are split over enough blocks to fill the card, partial sums are left for the next kernel
 to add, and, where launches may overlap, a block asks for its weights before it waits for its input: they stream in
@@ -19,10 +19,10 @@ from triton.language.extra import cuda as tl_cuda
 
 from engine.kernels.launch import block_of, launch_on
 
-_TILE = 16  # rows of the tensor cores' tile: one row costs what sixteen do
+TILE_ROWS = 16  # of the tensor cores' tile: one row costs what sixteen do
+MAX_ROWS = 64
 _LINE = 64  # weights of two bytes in a line of the cache
 _BLOCKS = 190
-MAX_ROWS = 16
 
 
 @triton.jit
@@ -115,11 +115,11 @@ def stream_linear(x: Tensor, weight: Tensor, shape: StreamShape) -> Tensor:
         PART=k // shape.parts,
         BLOCK_N=shape.block_n,
         BLOCK_K=shape.block_k,
-        BLOCK_M=max(_TILE, block_of(rows)),
+        BLOCK_M=max(TILE_ROWS, block_of(rows)),
         AHEAD=shape.ahead,
         LINE=_LINE,
         num_warps=shape.warps,
-        num_stages=shape.stages if rows <= _TILE else shape.stages - 1,
+        num_stages=shape.stages,
         **launch_on(x.device).options(),
     )
     return out

@@ -1,7 +1,8 @@
 """Matrix products of the GPU engine: bfloat16 in, float32 sums.
 
-The library chooses a kernel by the number of rows, and with it the order of a row's sum. `BlockProduct` always asks
-for the same number, so that a row has the same bits beside any neighbours: what batch-invariant use pays for.
+`product_choice` takes the fastest for each matrix and number of rows. The library chooses its kernel by the number of
+rows, and with it the order of a row's sum; `BlockProducts` always asks for the same number, so that a row has the same
+bits beside any neighbours: what batch-invariant use pays for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.config import INVARIANT_ROWS
-from engine.kernels.stream_linear import MAX_ROWS, StreamShape, stream_linear
 
 Multiply = Callable[[Tensor], Tensor]
 
@@ -36,37 +36,23 @@ class Products(Protocol):
     def head(self, weight: Tensor) -> Multiply: ...
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> Multiply:
+def linear(weight: Tensor, bias: Tensor | None) -> Multiply:
     return lambda x: functional.linear(x, weight, bias)
 
 
-def _head(weight: Tensor) -> Multiply:
+def head(weight: Tensor) -> Multiply:
     return lambda x: torch.mm(x, weight.t(), out_dtype=torch.float32)
-
-
-class FastProducts:
-    """The library's product for all rows at once; for a few rows of a large matrix the streaming kernel."""
-
-    def linear(self, weight: Tensor, bias: Tensor | None, *, parts: bool) -> Product:
-        whole = _linear(weight, bias)
-        shape = StreamShape.of(*weight.shape) if bias is None else None
-        if shape is None or (shape.parts > 1 and not parts):
-            return lambda x: whole(x)[None]
-        return lambda x: stream_linear(x, weight, shape) if x.shape[0] <= MAX_ROWS else whole(x)[None]
-
-    def head(self, weight: Tensor) -> Multiply:
-        return _head(weight)
 
 
 class BlockProducts:
     """Products of INVARIANT_ROWS rows each, the last one padded."""
 
     def linear(self, weight: Tensor, bias: Tensor | None, *, parts: bool) -> Product:
-        block = BlockProduct(_linear(weight, bias))
+        block = BlockProduct(linear(weight, bias))
         return lambda x: block(x)[None]
 
     def head(self, weight: Tensor) -> Multiply:
-        return BlockProduct(_head(weight))
+        return BlockProduct(head(weight))
 
 
 @dataclass(frozen=True, slots=True)
