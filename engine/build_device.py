@@ -13,9 +13,10 @@ from engine.attention.flashinfer import Heads, check_supported
 from engine.attention.prefill import PlannedPrefill, Prefill, TiledPrefill
 from engine.backend import Backend
 from engine.config import EngineConfig, pool_pages
-from engine.device_executor import DeviceExecutor
+from engine.device_executor import DeviceExecutor, Sizes
 from engine.errors import DoesNotFit, EngineError, InvalidParameter
 from engine.graphs.buckets import default_buckets, invariant_buckets, uncaptured
+from engine.graphs.capture import Captured
 from engine.kernels.launch import launch_on
 from engine.kv.device_pool import DevicePool
 from engine.models.device import DTYPE, DeviceTransformer, TensorSource
@@ -27,6 +28,8 @@ from engine.models.spec import ModelSpec
 from engine.sampling.device.sampler import DeviceSampler
 from engine.sampling.device.variant import Filters, Variant
 from engine.start_report import StartReport, Stopwatch
+
+FLASHINFER = "0.6.13"
 
 # Captured before the first request; what else a request may ask for is captured when one does.
 START_VARIANTS = tuple(Variant(filters) for filters in Filters)
@@ -40,91 +43,134 @@ def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend
     device = _device()
     heads = Heads(spec.heads, spec.kv_heads, spec.head_dim, launch_on(device).programmatic)
     check_supported(heads, torch.cuda.get_device_capability(device))
-    watch = Stopwatch()
     with _memory_errors(), torch.inference_mode():
-        with watch.phase("weights"):
-            products = BlockProducts() if config.batch_invariant else MeasuredProducts()
-            model = DeviceTransformer(spec, _source(config, spec), products, context, device)
+        return _Start(config, spec, context, heads, device).backend()
+
+
+class _Start:
+    """The start of one engine, phase by phase."""
+
+    def __init__(
+        self, config: EngineConfig, spec: ModelSpec, context: int, heads: Heads, device: torch.device
+    ) -> None:
+        self._config, self._spec, self._context = config, spec, context
+        self._heads, self._device = heads, device
+        self._watch = Stopwatch()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._buckets = _buckets(config)
+        self._most = max(self._buckets[-1], uncaptured(config.max_paths))
+        self._table_width = -(-context // config.page_size) + 1
+
+    def backend(self) -> Backend:
+        config, spec = self._config, self._spec
+        products = BlockProducts() if config.batch_invariant else MeasuredProducts()
+        with self._watch.phase("weights"):
+            model = DeviceTransformer(spec, _source(config, spec), products, self._context, self._device)
             torch.cuda.synchronize()
-        sizes = _sizes(config)
-        most = max(sizes[-1], uncaptured(config.max_paths))
         sampler = DeviceSampler(
-            slots=config.max_paths, vocab=spec.vocab, eos_ids=spec.eos_ids, device=device, max_rows=most
+            slots=config.max_paths,
+            vocab=spec.vocab,
+            eos_ids=spec.eos_ids,
+            device=self._device,
+            max_rows=self._most,
         )
-        token_bytes = spec.kv_bytes_per_token(DTYPE)
-        pages = pool_pages(config, token_bytes, _available(config, spec, most), 1.0, context)
-        pool = DevicePool(
+        pool = self._pool()
+        torch.cuda.synchronize()  # all of this was written on another stream
+        with torch.cuda.stream(self._stream):
+            if isinstance(products, MeasuredProducts):
+                with self._watch.phase("products"):
+                    products.choose(self._buckets)
+            with self._watch.phase("attention"):
+                decode = self._decode(pool)
+            executor = self._executor(model, pool, decode, sampler)
+            captured = [] if config.enforce_eager else self._capture(executor)
+        torch.cuda.synchronize()
+        report = StartReport(
+            self._watch.seconds,
+            weight_bytes=model.weight_bytes,
+            kv_bytes=pool.data.numel() * pool.data.itemsize,
+            kv_tokens=pool.padding * config.page_size,
+            graphs=len(captured),
+            graph_seconds=sum(one.seconds for one in captured),
+            graph_bytes=sum(one.bytes for one in captured),
+            prefill=executor.prefill.backend,
+            attention=tuple(choice.line() for choice in decode.choices.values()),
+            products=tuple(products.lines()) if isinstance(products, MeasuredProducts) else (),
+        )
+        name, token_bytes = torch.cuda.get_device_name(self._device), spec.kv_bytes_per_token(DTYPE)
+        return Backend(executor, pool.padding, token_bytes, "bfloat16", name, 1, report)
+
+    def _pool(self) -> DevicePool:
+        config, spec = self._config, self._spec
+        available = _available(config, spec, self._most)
+        return DevicePool(
             layers=spec.layers,
             kv_heads=spec.kv_heads,
             head_dim=spec.head_dim,
-            pages=pages,
+            pages=pool_pages(config, spec.kv_bytes_per_token(DTYPE), available, 1.0, self._context),
             page_size=config.page_size,
             dtype=DTYPE,
-            device=device,
+            device=self._device,
         )
-        width = -(-context // config.page_size) + 1
-        block_table = torch.full(
-            (2 * config.max_paths + 1, width), pool.padding, dtype=torch.int32, device=device
+
+    def _decode(self, pool: DevicePool) -> DecodeAttention:
+        decode = DecodeAttention(
+            pool,
+            self._heads,
+            self._table_width,
+            context=self._context,
+            invariant=self._config.batch_invariant,
         )
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream):
-            if isinstance(products, MeasuredProducts):
-                with watch.phase("products"):
-                    products.choose(sizes)
-            with watch.phase("attention"):
-                decode = DecodeAttention(
-                    pool,
-                    heads,
-                    width,
-                    context=context,
-                    invariant=config.batch_invariant,
-                )
-                decode.choose(sizes)
-                prefill = _prefill(config, pool, heads)
-            executor = DeviceExecutor(
-                model,
-                pool,
-                block_table,
-                decode,
-                prefill,
-                sampler,
+        decode.choose(self._buckets)
+        return decode
+
+    def _executor(
+        self, model: DeviceTransformer, pool: DevicePool, decode: DecodeAttention, sampler: DeviceSampler
+    ) -> DeviceExecutor:
+        config, launches = self._config, self._config.steps_in_flight + 2
+        shape = (2 * config.max_paths + 1, self._table_width)
+        prefill: Prefill = (
+            TiledPrefill(pool, self._heads)
+            if config.batch_invariant
+            else PlannedPrefill(pool, self._heads, launches)
+        )
+        return DeviceExecutor(
+            model,
+            pool,
+            torch.full(shape, pool.padding, dtype=torch.int32, device=self._device),
+            decode,
+            prefill,
+            sampler,
+            sizes=Sizes(
                 slots=config.max_paths,
-                sizes=sizes,
-                most=most,
-                ring=config.steps_in_flight + 2,
+                buckets=self._buckets,
+                most=self._most,
+                launches=launches,
                 repeats=config.steps_queued,
                 chunk_block=config.chunk_block if config.batch_invariant else 1,
-                stream=stream,
-            )
-            captured = []
-            if not config.enforce_eager:
-                with watch.phase("graphs"):
-                    captured = executor.capture(START_VARIANTS).log
-        torch.cuda.synchronize()
-    report = StartReport(
-        watch.seconds,
-        weight_bytes=model.weight_bytes,
-        kv_bytes=pages * config.page_size * token_bytes,
-        kv_tokens=pages * config.page_size,
-        graphs=len(captured),
-        graph_seconds=sum(one.seconds for one in captured),
-        graph_bytes=sum(one.bytes for one in captured),
-        prefill=prefill.backend,
-        attention=tuple(choice.line() for choice in decode.choices.values()),
-        products=tuple(products.lines()) if isinstance(products, MeasuredProducts) else (),
-    )
-    return Backend(executor, pages, token_bytes, "bfloat16", torch.cuda.get_device_name(device), 1, report)
+            ),
+            stream=self._stream,
+        )
+
+    def _capture(self, executor: DeviceExecutor) -> list[Captured]:
+        with self._watch.phase("graphs"):
+            return executor.capture(START_VARIANTS).log
 
 
 def _device() -> torch.device:
     if not torch.cuda.is_available():
         raise InvalidParameter("device 'cuda': torch finds no CUDA device here; use device='cpu'")
     try:
-        import flashinfer  # noqa: F401
+        import flashinfer
     except ImportError as error:
         raise EngineError(
             f"a GPU engine needs FlashInfer ({error}): pip install 'reasoner-serve[gpu]', or use device='cpu'"
         ) from None
+    if flashinfer.__version__ != FLASHINFER:
+        raise EngineError(
+            f"FlashInfer {flashinfer.__version__} is installed; the engine writes the schedules of its kernels itself, "
+            f"in the form of {FLASHINFER}: pip install flashinfer-python=={FLASHINFER}, or use device='cpu'"
+        )
     return torch.device("cuda", torch.cuda.current_device())
 
 
@@ -132,16 +178,10 @@ def _source(config: EngineConfig, spec: ModelSpec) -> TensorSource:
     return RandomWeights(spec) if config.weights == "random" else Checkpoint(Path(config.model), spec)
 
 
-def _sizes(config: EngineConfig) -> tuple[int, ...]:
+def _buckets(config: EngineConfig) -> tuple[int, ...]:
     if config.batch_invariant:
         return invariant_buckets(config.capture_sizes or default_buckets(config.max_paths))
     return config.capture_sizes or default_buckets(config.max_paths)
-
-
-def _prefill(config: EngineConfig, pool: DevicePool, heads: Heads) -> Prefill:
-    if config.batch_invariant:
-        return TiledPrefill(pool, heads)
-    return PlannedPrefill(pool, heads, config.steps_in_flight + 2)
 
 
 def _available(config: EngineConfig, spec: ModelSpec, rows: int) -> int:

@@ -41,10 +41,22 @@ class Rows:
     slots: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """slots: paths that decode at once. buckets: rows that decode steps are padded to, ascending. most: rows of the
+    largest step, in a bucket or not. launches: whose results the host may hold unread, and one more. repeats: the most
+    of one plan. chunk_block: tokens that a prompt chunk is padded to a multiple of."""
+
+    slots: int
+    buckets: tuple[int, ...]
+    most: int
+    launches: int
+    repeats: int
+    chunk_block: int
+
+
 class DeviceExecutor:
-    """sizes: buckets, ascending. most: rows of the largest step, captured or not. graphs: None: every step is launched kernel by kernel, at the same sizes.
-    ring: launches whose results the host may hold unread, plus one. repeats: the most of one plan.
-    chunk_block: tokens that a prompt chunk is padded to a multiple of."""
+    """graphs: the captured steps; None: every step is launched kernel by kernel, at the same numbers of rows."""
 
     def __init__(
         self,
@@ -54,27 +66,21 @@ class DeviceExecutor:
         decode: DecodeAttention,
         prefill: Prefill,
         sampler: DeviceSampler,
-        *,
-        slots: int,
-        sizes: tuple[int, ...],
-        most: int,
-        ring: int,
-        repeats: int,
-        chunk_block: int,
+        sizes: Sizes,
         stream: torch.cuda.Stream,
     ) -> None:
         self._model, self.pool, self._block_table = model, pool, block_table
-        self._decode, self._prefill, self._sampler = decode, prefill, sampler
-        self._chunk_block = chunk_block
-        self._slots, self.sizes, self._stream = slots, sizes, stream
-        device = block_table.device
-        self._upload = Upload(_UPLOADS * ring, device)
-        self._row_slots = torch.full((most,), slots, dtype=torch.int32, device=device)
+        self._decode, self.prefill, self._sampler = decode, prefill, sampler
+        self._slots, self._chunk_block = sizes.slots, sizes.chunk_block
+        self.buckets, self._stream = sizes.buckets, stream
+        device, width = block_table.device, sampler.out_width
+        self._upload = Upload(_UPLOADS * sizes.launches, device)
+        self._row_slots = torch.full((sizes.most,), sizes.slots, dtype=torch.int32, device=device)
         self._uploaded: tuple[int, ...] = ()
-        self._out = torch.zeros(most, sampler.out_width, dtype=torch.int32, device=device)
+        self._out = torch.zeros(sizes.most, width, dtype=torch.int32, device=device)
         self._results = [
-            torch.empty(repeats, most, sampler.out_width, dtype=torch.int32, pin_memory=True)
-            for _ in range(ring)
+            torch.empty(sizes.repeats, sizes.most, width, dtype=torch.int32, pin_memory=True)
+            for _ in range(sizes.launches)
         ]
         self._turn = 0
         self.state = sampler.state
@@ -83,7 +89,7 @@ class DeviceExecutor:
     def capture(self, variants: tuple[Variant, ...]) -> DecodeGraphs:
         """Captures every bucket; from now on steps of decoding rows are replays."""
         graphs = DecodeGraphs(self._decode_step, self._stream, self._padded_only)
-        graphs.capture_all(self.sizes, variants)
+        graphs.capture_all(self.buckets, variants)
         self.graphs = graphs
         return graphs
 
@@ -157,7 +163,7 @@ class DeviceExecutor:
 
     def _rows(self, plan: StepPlan) -> Rows:
         count = len(plan.slots)
-        size = (bucket_for(count, self.sizes) or uncaptured(count)) if count else 0
+        size = (bucket_for(count, self.buckets) or uncaptured(count)) if count else 0
         if plan.slots != self._uploaded and count:
             padded = np.full(len(self._row_slots), self._slots, dtype=np.int32)
             padded[:count] = plan.slots
@@ -168,7 +174,7 @@ class DeviceExecutor:
     # -- forward passes --------------------------------------------------------------------------------------
 
     def _run(self, size: int, variant: Variant) -> None:
-        if self.graphs is not None and size in self.sizes:
+        if self.graphs is not None and size in self.buckets:
             self.graphs.replay(size, variant)
         else:
             self._decode_step(size, variant)
@@ -198,10 +204,10 @@ class DeviceExecutor:
             [np.concatenate(column) for column in zip(*parts, strict=True)]
         )
         lengths = [len(part[0]) for part in parts]
-        self._prefill.plan([c.start for c in chunks], lengths, self._pages(chunks, lengths))
+        self.prefill.plan([c.start for c in chunks], lengths, self._pages(chunks, lengths))
         layers, size = self.pool.layers, rows.size
         if not size:
-            step = Step(ids, tables, positions, lambda i, q: self._prefill.attend(layers[i], q))
+            step = Step(ids, tables, positions, lambda i, q: self.prefill.attend(layers[i], q))
             self._model.forward(step, layers, self._block_table)
             return
         kernel = self._decode.kernel(size)
@@ -209,7 +215,7 @@ class DeviceExecutor:
 
         def attend(layer: int, q: Tensor) -> Tensor:
             cache = layers[layer]
-            return torch.cat((kernel.attend(cache, q[:size]), self._prefill.attend(cache, q[size:])))
+            return torch.cat((kernel.attend(cache, q[:size]), self.prefill.attend(cache, q[size:])))
 
         step = Step(
             torch.cat((kernel.ids, ids)),

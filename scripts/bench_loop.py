@@ -17,8 +17,9 @@ import numpy as np
 
 from engine.loop import StepLoop
 from engine.messages import Open
+from engine.scheduler.limits import Limits
 from engine.scheduler.plan import Pending, StepPlan, StepResult
-from engine.scheduler.scheduler import Limits, Scheduler
+from engine.scheduler.scheduler import Scheduler
 from engine.types import Group, Phase, SamplingParams, Statistic
 
 PAGE, PROMPT, WARM_UP, ROUNDS = 64, 100, 20, 200

@@ -51,10 +51,11 @@ class DecodeGraphs:
             self._body(rows, variant)  # compiles kernels and makes library handles, which a capture must not
             self._stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            ):
-                self._body(rows, variant)
+            # Not torch.cuda.graph: it collects garbage first, which takes longer than the capture. Only this thread's
+            # calls count, because the caller's may use the device meanwhile.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            self._body(rows, variant)
+            graph.capture_end()
         self._graphs[rows, variant] = graph
         grown = torch.cuda.memory_reserved() - before
         self.log.append(Captured(rows, variant, time.perf_counter() - begun, grown))

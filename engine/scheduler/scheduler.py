@@ -23,7 +23,7 @@ from engine.kv.pages import PageAllocator
 from engine.sampling.stops import FinishCode
 from engine.scheduler.columns import Columns, Slots
 from engine.scheduler.lifecycle import GroupState, PathState
-from engine.scheduler.limits import Limits as Limits
+from engine.scheduler.limits import Limits
 from engine.scheduler.memory import Memory
 from engine.scheduler.plan import Admit, Chunk, Ints, StepPlan, StepResult
 from engine.scheduler.state import GroupEntry, PathEntry

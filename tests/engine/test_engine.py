@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +123,22 @@ async def test_a_path_has_the_same_tokens_alone_and_beside_anything(tiny_model, 
     for changes, ids, logprobs in runs[1:]:
         assert ids == runs[0][1], changes
         assert logprobs == runs[0][2], changes
+
+
+async def test_queued_steps_give_the_tokens_and_log_probabilities_of_single_ones(tiny_model):
+    short, long = (group(37, n=3, max_tokens=tokens, salt=tokens, logprobs=0) for tokens in (13, 40))
+    runs = []
+    for changes in ({}, {"queue_steps": 8}, {"queue_steps": 8, "overlap": 1, "max_paths": 4}):
+        engine = await start(tiny_model, **changes)
+        asked = [replace(one, watched=not changes) for one in (short, long)]
+        handles = [await engine.open(one) for one in asked]
+        seen = await asyncio.gather(*map(watch, handles))
+        assert max(len(ids) for one in seen for ids in one.ids.values()) == 40
+        assert bool(changes) == (len(seen[1].steps[0]) < 20), "several tokens an event"
+        runs.append([(dict(one.ids), dict(one.logprobs), one.end) for one in seen])
+        assert engine.stats().pages_used == 0
+        await engine.close()
+    assert runs[0] == runs[1] == runs[2]
 
 
 async def test_a_path_of_a_group_of_one_equals_the_same_index_in_a_larger_group(tiny_model):

@@ -24,9 +24,9 @@ def test_the_scheduler_comes_to_rest_on_twenty_thousand_random_histories():
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_a_million_passes_with_holds_resumes_cancels_and_queued_steps_break_no_fence():
+def test_two_hundred_thousand_passes_with_holds_resumes_cancels_and_queued_steps_break_no_fence():
     passes = seed = 0
-    while passes < 1_000_000:
+    while passes < 200_000:
         life = Life(10_000 + seed, 2_000)
         life.run()
         passes, seed = passes + life.passes, seed + 1

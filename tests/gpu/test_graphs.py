@@ -82,9 +82,9 @@ def test_a_padded_step_is_within_2e_2_of_the_unpadded_one(running, rows):
     slots = tuple(range(rows))
     padded, _ = steps(running, slots, 1)
     graphs, running.graphs = running.graphs, None
-    sizes, running.sizes = running.sizes, (rows,)
+    buckets, running.buckets = running.buckets, (rows,)
     exact, _ = steps(running, slots, 1)
-    running.graphs, running.sizes = graphs, sizes
+    running.graphs, running.buckets = graphs, buckets
     same = padded.tokens == exact.tokens
     assert abs(padded.logprobs - exact.logprobs)[same].max() < 2e-2
     assert same.mean() > 0.8
