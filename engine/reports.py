@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 from engine.scheduler.columns import Slots
+from engine.scheduler.outcome import Outcome
 from engine.scheduler.plan import StepResult
-from engine.scheduler.scheduler import Outcome
 from engine.scheduler.state import GroupEntry
 from engine.types import (
     Committed,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -25,32 +24,12 @@ from engine.scheduler.columns import Columns, Slots
 from engine.scheduler.lifecycle import GroupState, PathState
 from engine.scheduler.limits import Limits
 from engine.scheduler.memory import Memory
+from engine.scheduler.outcome import Outcome, shares_of
 from engine.scheduler.plan import Admit, Chunk, Ints, StepPlan, StepResult
 from engine.scheduler.state import GroupEntry, PathEntry
 from engine.types import FinishReason, Group, PathUsage
 
 HELD = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one group has of an outcome: rows [start, stop)."""
-
-    entry: GroupEntry
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one step came to. rows: those of the result whose tokens count, group by group; indices: of their paths;
-    ended, held: the paths for which it was the last, for good or until a resume."""
-
-    rows: Slots
-    indices: Slots
-    shares: list[Share]
-    ended: list[PathEntry]
-    held: list[PathEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +123,7 @@ class Scheduler:
         columns.think[slots] = result.think[rows]
         columns.injected[slots] += result.injected[rows]
         columns.committed_step[slots] = plan.step
-        shares = self._shares(columns.group[slots])
+        shares = shares_of(columns.group[slots], self.groups)
         ended, held = self._stop(slots, result.finish[rows])
         return Outcome(rows, columns.path[slots], shares, ended, held)
 
@@ -286,12 +265,6 @@ class Scheduler:
         return self._rows[1]
 
     # -- what a step came to ---------------------------------------------------------------------------------
-
-    def _shares(self, groups: Slots) -> list[Share]:
-        """groups: the group of each row, ascending."""
-        changes = (groups[1:] != groups[:-1]).nonzero()[0] + 1
-        bounds = [0, *changes.tolist(), len(groups)]
-        return [Share(self.groups[int(groups[i])], i, j) for i, j in pairwise(bounds) if i < j]
 
     def _stop(self, slots: Slots, finish: Ints) -> tuple[list[PathEntry], list[PathEntry]]:
         """Ends and holds the paths whose code says so, and returns them."""
