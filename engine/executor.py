@@ -116,6 +116,8 @@ class Executor:
         self._pool.copy(plan.copies)
         for slot in plan.closes:
             self._sampler.request_close(slot)
+        for slot in plan.resumes:
+            self._sampler.resume(slot)
 
     def _lay_out(
         self, plan: StepPlan, running: list[int], repetition: int

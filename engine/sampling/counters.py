@@ -15,4 +15,4 @@ class Counters(NamedTuple):
     think_count: Tensor  # tokens inside the thinking, markers not counted
     phase: Tensor  # engine.types.Phase
     force: Tensor  # 1-based place in close_ids of the next forced token; 0: none is due
-    finish: Tensor  # stops.FinishCode
+    finish: Tensor  # stops.FinishCode; a path for which it is not 0 stands still

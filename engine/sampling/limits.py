@@ -22,13 +22,14 @@ class Limits(NamedTuple):
     min_think: Tensor
     close_at: Tensor  # generated tokens at which only the close and the answer reserve still fit
     force_cycle: Tensor  # tokens of a forced close, plus one
+    hold: Tensor  # 1: the path stands still when its thinking has ended
 
 
 def limit_column(params: SamplingParams) -> list[int]:
     """The values of `Limits` for one path, in its order."""
     thinking = params.thinking
     if thinking is None:
-        return [params.max_tokens, _NO_TOKEN, _NO_TOKEN, _NEVER, 0, _NEVER, 1]
+        return [params.max_tokens, _NO_TOKEN, _NO_TOKEN, _NEVER, 0, _NEVER, 1, 0]
     length = len(thinking.close_ids)
     max_think = _NEVER if thinking.max_tokens is None else thinking.max_tokens
     close_at = params.max_tokens - length - thinking.answer_reserve
@@ -40,4 +41,5 @@ def limit_column(params: SamplingParams) -> list[int]:
         thinking.min_tokens,
         close_at,
         length + 1,
+        int(thinking.hold),
     ]

@@ -21,6 +21,7 @@ class Needs:
     filter_width: int = 0  # columns that the widest filter must see; 0: no filters
     nucleus: bool = False  # some path has top-p
     min_thinking: bool = False
+    hold: bool = False  # some path is to be held when its thinking has ended
     logprobs: bool = False
     top_logprobs: int = 0
 
@@ -37,6 +38,7 @@ class Needs:
             min_thinking=any(
                 params.thinking is not None and params.thinking.min_tokens > 0 for params in every
             ),
+            hold=any(params.thinking is not None and params.thinking.hold for params in every),
             logprobs=any(params.logprobs is not None for params in every),
             top_logprobs=min(max((params.logprobs or 0 for params in every), default=0), vocab_size),
         )

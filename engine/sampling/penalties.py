@@ -56,7 +56,7 @@ class Penalties:
         logits = torch.where(logits < 0, logits * factor, logits / factor)
         return logits.sub_(presence * used).sub_(frequency * counts)
 
-    def count(self, slots: Tensor, tokens: Tensor) -> None:
-        """Add the step's tokens, forced ones included. slots, tokens: [rows] int64."""
-        one = torch.ones((), dtype=torch.int32, device=self.generated.device)
-        self.generated.index_put_((slots, tokens), one, accumulate=True)
+    def count(self, slots: Tensor, tokens: Tensor, running: Tensor) -> None:
+        """Add the step's tokens, forced ones included. slots, tokens: [rows] int64; running: [rows] bool, which of
+        them are to be counted."""
+        self.generated.index_put_((slots, tokens), running.int(), accumulate=True)

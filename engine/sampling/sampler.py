@@ -7,7 +7,9 @@ Order, and why:
  4. temperature, top-k, top-p, min-p: the order of Hugging Face
  5. the draw
  6. thinking budget last, so that nothing can weaken or replace a forced token
- 7. stops and length, on the token that is really committed
+ 7. stops and length, on the token that is really committed; a hold, where they end nothing
+
+A slot whose path has finished or is held stands still: nothing of its state changes.
 """
 
 from __future__ import annotations
@@ -23,14 +25,17 @@ from engine.sampling.statistics import log_probabilities
 
 
 class SampleOutput(NamedTuple):
-    """What one step commits, each [rows] on the device of the logits, in the order of the rows."""
+    """What one step commits, each [rows] on the device of the logits, in the order of the rows.
+
+    Of a row that stands still, phase, counts and finish are what they were, and the rest means nothing.
+    """
 
     tokens: Tensor  # int64
     forced: Tensor  # bool: injected by the thinking budget
     phase: Tensor  # int64, engine.types.Phase after the token
     think_count: Tensor  # int64, so far, markers not counted
     generated: Tensor  # int64, so far, all
-    finish: Tensor  # int64, stops.FinishCode; 0 while running
+    finish: Tensor  # int64, stops.FinishCode
     logprob: Tensor  # float32, of the raw distribution; [0] where no slot asks for it
     top_ids: Tensor  # int64 [rows, k], k the largest of all slots; [0, 0] where none asks
     top_logprobs: Tensor  # float32 [rows, k], best first
@@ -53,12 +58,26 @@ def sample(state: SamplerState, logits: Tensor, slots: Tensor) -> SampleOutput:
 
     think_count, phase, next_force = state.thinking.advance(tokens, thinking, force, forced, counters, limits)
     generated = counters.generated + 1
-    finish = state.stops.finish(tokens, stop_ids, force, generated, counters, limits)
-    state.write(slots, Counters(generated, think_count, phase, next_force, finish))
+    finish = state.stops.finish(tokens, stop_ids, force, generated, limits)
+    if state.needs.hold:
+        ended = state.thinking.ended(thinking, phase, forced, next_force)
+        finish = state.stops.hold(finish, ended, limits)
+    running = state.stops.running(counters)
+    after = state.write(slots, running, Counters(generated, think_count, phase, next_force, finish))
     if state.needs.penalties:
-        state.penalties.count(slots, tokens)
+        state.penalties.count(slots, tokens, running)
     logprob, top_ids, top_logprobs = _statistics(state, raw, tokens)
-    return SampleOutput(tokens, forced, phase, think_count, generated, finish, logprob, top_ids, top_logprobs)
+    return SampleOutput(
+        tokens,
+        forced,
+        after.phase,
+        after.think_count,
+        after.generated,
+        after.finish,
+        logprob,
+        top_ids,
+        top_logprobs,
+    )
 
 
 def _shape(

@@ -21,6 +21,7 @@ from engine.sampling.thinking import ThinkingBudget
 from engine.types import Phase, SamplingParams
 
 _MAX_THINK = Limits._fields.index("max_think")
+_FINISH = Counters._fields.index("finish")
 
 
 def check_ids(params: SamplingParams, vocab_size: int) -> None:
@@ -35,7 +36,7 @@ def check_ids(params: SamplingParams, vocab_size: int) -> None:
 
 
 class SamplerState:
-    """State of up to `slots` paths. counters: [5, slots] int64, see `Counters`; limits: [7, slots]
+    """State of up to `slots` paths. counters: [5, slots] int64, see `Counters`; limits: [8, slots]
     int64, see `Limits`.
 
     A slot belongs to one path from `admit` to `release`. `admit` may replace the tensors of penalties, close ids
@@ -102,6 +103,12 @@ class SamplerState:
         if self._admitted[slot].thinking is not None:
             self.limits[_MAX_THINK, slot] = 0
 
+    def resume(self, slot: int) -> None:
+        """A held path goes on, with the tokens that it would have had. Raises ValueError where it is not held."""
+        if self.counters[_FINISH, slot] != FinishCode.HELD:
+            raise ValueError(f"the path of slot {slot} is not held")
+        self.counters[_FINISH, slot] = FinishCode.RUNNING
+
     def release(self, slot: int) -> None:
         """The slot's path has left. Its tensors keep their values until the next `admit`."""
         params = self._admitted.pop(slot)
@@ -116,5 +123,9 @@ class SamplerState:
             Limits(*self.limits.index_select(1, slots).unbind(0)),
         )
 
-    def write(self, slots: Tensor, counters: Counters) -> None:
-        self.counters.index_copy_(1, slots, torch.stack(counters))
+    def write(self, slots: Tensor, running: Tensor, counters: Counters) -> Counters:
+        """Moves the running slots on to `counters`, each [rows] int64. Returns what every row has now."""
+        before = self.counters.index_select(1, slots)
+        after = torch.where(running, torch.stack(counters), before)
+        self.counters.index_copy_(1, slots, after)
+        return Counters(*after.unbind(0))

@@ -13,8 +13,12 @@ from engine.types import FinishReason, SamplingParams
 
 
 class FinishCode(IntEnum):
-    """Why a path ended, as the sampler writes it. Where two reasons meet in one token the higher one counts."""
+    """What a path does, or why it ended. Where two reasons meet in one token the higher one counts.
 
+    A path whose code is not RUNNING stands still: steps change nothing of it.
+    """
+
+    HELD = -1  # its thinking has ended and it waits to be resumed
     RUNNING = 0
     LENGTH = 1
     STOP_TOKEN = 2
@@ -22,7 +26,7 @@ class FinishCode(IntEnum):
 
     @property
     def reason(self) -> FinishReason:
-        """Not for RUNNING, which is no reason."""
+        """Not for RUNNING and HELD, which are no reasons."""
         return _REASONS[self]
 
 
@@ -43,6 +47,7 @@ class Stops:
         self.ids = torch.full((slots, len(self._eos_ids)), _NO_TOKEN, dtype=torch.int64, device=device)
         self._codes = torch.full((len(self._eos_ids),), int(FinishCode.EOS), device=device)
         self._running = torch.tensor(int(FinishCode.RUNNING), device=device)
+        self._held = torch.tensor(int(FinishCode.HELD), device=device)
         self._marker = torch.tensor(1, device=device)  # place of close_id in close_ids, from 1
 
     def admit(self, slot: int, params: SamplingParams) -> None:
@@ -56,16 +61,14 @@ class Stops:
         """[rows, n] int64: the ids that end each row's path, -1 where unused."""
         return self.ids.index_select(0, slots)
 
+    def running(self, counters: Counters) -> Tensor:
+        """[rows] bool: which rows do not stand still."""
+        return counters.finish == self._running
+
     def finish(
-        self,
-        tokens: Tensor,
-        stop_ids: Tensor,
-        force: Tensor,
-        generated: Tensor,
-        counters: Counters,
-        limits: Limits,
+        self, tokens: Tensor, stop_ids: Tensor, force: Tensor, generated: Tensor, limits: Limits
     ) -> Tensor:
-        """[rows] int64: FinishCode after this step's tokens; a path that has finished stays finished.
+        """[rows] int64: FinishCode after this step's tokens, of paths that were running.
 
         The text behind a forced close marker ends nothing: it stands for no decision of the model, and
         "\\n\\n" may well be a stop token. The marker itself does: who stops at `</think>` wants to stop there,
@@ -75,7 +78,14 @@ class Stops:
         ends = (stop_ids == tokens.unsqueeze(1)) & counts
         code = torch.where(ends, self._codes, self._running).amax(1)
         spent = (generated >= limits.max_tokens).long()
-        return torch.maximum(torch.maximum(code, spent), counters.finish)
+        return torch.maximum(code, spent)
+
+    def hold(self, finish: Tensor, ended: Tensor, limits: Limits) -> Tensor:
+        """The codes of `finish`, HELD where the thinking has ended, the path is to be held then and nothing ends it.
+
+        ended: [rows] bool, see `thinking.ThinkingBudget.ended`.
+        """
+        return torch.where(ended & (finish == self._running) & (limits.hold > 0), self._held, finish)
 
     def _widen(self, width: int) -> None:
         slots, current = self.ids.shape

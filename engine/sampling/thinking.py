@@ -80,6 +80,14 @@ class ThinkingBudget:
         phase = torch.where(goes_on | opens, self._thinking, self._answer)
         return counters.think_count + goes_on, phase, (force + forced) % limits.force_cycle
 
+    def ended(self, thinking: Tensor, phase: Tensor, forced: Tensor, force: Tensor) -> Tensor:
+        """[rows] bool: whose thinking ended with this step's token: its own close_id, or the last of a forced close.
+
+        thinking: before the step; phase, force: after it.
+        """
+        closes = (thinking & (phase == self._answer)) | forced
+        return closes & (force == self._none)
+
     def _widen(self, length: int) -> None:
         slots, width = self.close_ids.shape
         if width < 1 + length:

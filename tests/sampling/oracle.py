@@ -39,12 +39,13 @@ class Oracle:
         if not self.queue and self.must_close():
             assert self.params.thinking is not None
             self.queue = list(self.params.thinking.close_ids)
-        marker = self.phase == Phase.THINKING          # a forced token that comes now is the marker itself
+        marker = self.phase == Phase.THINKING  # a forced token that comes now is the marker itself
         forced = bool(self.queue)
         token = self.queue.pop(0) if forced else drawn
         self.generated += 1
         self.move(token)
-        return token, forced, self.finish(token, counts=not forced or marker)
+        ended = not self.queue and (forced or (marker and self.phase == Phase.ANSWER))
+        return token, forced, self.finish(token, not forced or marker, ended)
 
     def must_close(self) -> bool:
         thinking = self.params.thinking
@@ -65,9 +66,13 @@ class Oracle:
             else:
                 self.think += 1
 
-    def finish(self, token: int, counts: bool) -> FinishCode:
+    def finish(self, token: int, counts: bool, ended: bool) -> FinishCode:
+        """counts: whether the token can end the path. ended: whether it ended the thinking."""
         if counts and token in self.eos_ids and not self.params.ignore_eos:
             return FinishCode.EOS
         if counts and token in self.params.stop_ids:
             return FinishCode.STOP_TOKEN
-        return FinishCode.LENGTH if self.generated >= self.params.max_tokens else FinishCode.RUNNING
+        if self.generated >= self.params.max_tokens:
+            return FinishCode.LENGTH
+        holds = ended and self.params.thinking is not None and self.params.thinking.hold
+        return FinishCode.HELD if holds else FinishCode.RUNNING

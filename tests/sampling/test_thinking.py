@@ -28,7 +28,7 @@ def paths(draw: st.DrawFn) -> SamplingParams:
         reserve = draw(st.integers(0, 4))
         most = draw(st.one_of(st.none(), st.integers(0, 8)))
         least = draw(st.integers(0, 6 if most is None else most))
-        thinking = Thinking(OPEN, CLOSE, close_ids, most, least, reserve)
+        thinking = Thinking(OPEN, CLOSE, close_ids, most, least, reserve, hold=draw(st.booleans()))
         max_tokens += len(close_ids) + reserve
     stop_ids = tuple(draw(st.lists(st.integers(0, VOCAB - 1), max_size=2)))
     return SamplingParams(max_tokens=max_tokens, temperature=0.0, thinking=thinking, stop_ids=stop_ids,
@@ -64,7 +64,9 @@ def test_equals_the_oracle(params: list[SamplingParams], eos_ids: tuple[int, ...
                          out.think_count.tolist(), out.generated.tolist(), strict=True))
         assert found == expected
         for slot, (_, _, finish, *_) in zip(slots, expected, strict=True):
-            if finish != FinishCode.RUNNING:
+            if finish == FinishCode.HELD:
+                state.resume(slot)
+            elif finish != FinishCode.RUNNING:
                 del live[slot]
                 state.release(slot)
 
@@ -164,7 +166,7 @@ def test_stop_lists_and_closes_of_other_lengths_live_side_by_side(make_state: Ma
 def test_ignored_eos_and_reasons(make_state: MakeState) -> None:
     params = SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True)
     assert run(make_state([params], VOCAB, eos_ids=(EOS,)), EOS) == ([EOS] * 3, FinishCode.LENGTH)
-    assert [code.reason for code in FinishCode if code] == [FinishReason.LENGTH, FinishReason.STOP_TOKEN,
+    assert [code.reason for code in FinishCode if code > 0] == [FinishReason.LENGTH, FinishReason.STOP_TOKEN,
                                                             FinishReason.EOS]
 
 
