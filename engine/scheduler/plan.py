@@ -74,8 +74,9 @@ class StepResult:
 
     count: int32 [rows], tokens committed, 0 .. repeat. tokens: int32 [repeat, rows], of which the first `count` are
     valid. injected (of these tokens), phase, think, generated, finish (stops.FinishCode): int32 [rows], after the last
-    of them. logprobs: float32 [repeat, rows]; top_ids: int32 and top_logprobs: float32 [repeat, rows, k];
-    statistics: float32 [rows, 4], in the order of engine.types.Statistic; each None where no row asked.
+    of them. logprobs: float32 [repeat, rows], top_ids: int32 and top_logprobs: float32 [repeat, rows, k], at least
+    as many as any row asked for; statistics: float32 [rows, 4], in the order of engine.types.Statistic. None where no
+    row asked.
     """
 
     step: int

@@ -29,8 +29,6 @@ from engine.scheduler.plan import Admit, Chunk, Ints, StepPlan, StepResult
 from engine.scheduler.state import GroupEntry, PathEntry
 from engine.types import FinishReason, Group, PathUsage
 
-HELD = -1
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -271,12 +269,12 @@ class Scheduler:
         ended: list[PathEntry] = []
         held: list[PathEntry] = []
         for i in finish.nonzero()[0].tolist():
-            path, code = self._running[int(slots[i])], finish[i]
-            if code == HELD:
+            path, code = self._running[int(slots[i])], FinishCode(finish[i])
+            if code is FinishCode.HELD:
                 self._hold(path)
                 held.append(path)
             else:
-                self._end(path, FinishCode(code).reason)
+                self._end(path, code.reason)
                 ended.append(path)
         self._retire()
         return ended, held

@@ -18,7 +18,6 @@ from engine.scheduler.plan import Admit, Pending, StepPlan, StepResult
 from engine.scheduler.scheduler import Scheduler
 from engine.types import Committed, Group, Phase, SamplingParams, Thinking
 
-HELD = -1
 LIMITS = Limits(pages=64, page_size=4, max_paths=6, step_tokens=32, block=8, context_length=200)
 THINKING = Thinking(1, 2, (2,))
 HOLDING = Thinking(1, 2, (2,), hold=True)
@@ -72,7 +71,7 @@ class Slot:
         if sampling.thinking is not None and self.thinking:
             self.thinking = not (forced or self.generated >= think_of(admit.seed, admit.index))
             if not self.thinking and sampling.thinking.hold and self.finish == FinishCode.RUNNING:
-                self.finish = HELD
+                self.finish = FinishCode.HELD
         return token_of(admit.seed, admit.index, self.generated), forced
 
 
@@ -141,7 +140,7 @@ class DeviceModel:
         for slot in plan.closes:
             self.slots[slot].closing = True
         for slot in plan.resumes:
-            require(self.slots[slot].finish == HELD, "only a held path is resumed")
+            require(self.slots[slot].finish == FinishCode.HELD, "only a held path is resumed")
             self.slots[slot].finish = FinishCode.RUNNING
 
     def _run_row(self, result: StepResult, row: int, slot: int, position: int) -> None:

@@ -20,6 +20,7 @@ from engine.types import (
     Group,
     GroupFinished,
     PathFinished,
+    PathHeld,
     Phase,
     SamplingParams,
     Thinking,
@@ -38,7 +39,7 @@ class Seen:
     end: GroupFinished | None = None
 
 
-async def watch(handle: GroupHandle, seen: Seen | None = None) -> Seen:
+async def watch(handle: GroupHandle, seen: Seen | None = None, held: set[int] | None = None) -> Seen:
     seen = seen or Seen()
     async for event in handle.events():
         match event:
@@ -48,6 +49,9 @@ async def watch(handle: GroupHandle, seen: Seen | None = None) -> Seen:
                     seen.phases[path.index].append(path.phase)
                     seen.steps[path.index].append(event.step)
                     seen.logprobs[path.index] += [entry.logprob for entry in path.logprobs]
+            case PathHeld():
+                assert held is not None, "nobody resumes it"
+                held.add(event.index)
             case PathFinished():
                 assert event.index not in seen.finished, "one finish reason a path"
                 seen.finished[event.index] = event
@@ -244,6 +248,29 @@ async def test_thinking_does_not_end_before_its_minimum(tiny_model):
     seen = await thinking_run(tiny_model, Thinking(OPEN, CLOSE, (CLOSE,), min_tokens=40, max_tokens=45))
     for ids in seen.ids.values():
         assert 40 <= ids.index(CLOSE) <= 45
+
+
+@pytest.mark.parametrize("changes", [{}, {"overlap": 1}, {"overlap": 1, "queue_steps": 8}])
+async def test_held_paths_resume_with_the_tokens_that_they_would_have_had(tiny_model, changes):
+    thinking = Thinking(OPEN, CLOSE, (CLOSE, 13), max_tokens=10)
+    free = await thinking_run(tiny_model, thinking)
+    engine = await start(tiny_model, **changes)
+    sampling = SamplingParams(60, ignore_eos=True, thinking=replace(thinking, hold=True))
+    handle = await engine.open(Group((*prompt(9), OPEN), 6, sampling, 3, watched=False))
+    seen, held = Seen(), set()
+    running = asyncio.create_task(watch(handle, seen, held))
+    while len(held) < 6:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert not seen.finished
+    assert {index: ids[-1] for index, ids in seen.ids.items() if ids[10:]} == dict.fromkeys(range(6), 13)
+    assert engine.stats().pages_used
+    await handle.resume([4])
+    await handle.resume()
+    await running
+    assert seen.ids == free.ids
+    assert engine.stats().pages_used == 0
+    await engine.close()
 
 
 async def test_a_close_request_ends_thinking_at_the_next_step(tiny_model):
