@@ -18,6 +18,7 @@ class Needs:
     greedy: bool = False  # some path is
     temperature: bool = False  # some temperature is neither 0 nor 1
     penalties: bool = False
+    bias: bool = False
     filter_width: int = 0  # columns that the widest filter must see; 0: no filters
     nucleus: bool = False  # some path has top-p
     min_thinking: bool = False
@@ -33,6 +34,7 @@ class Needs:
             greedy=any(params.temperature == 0 for params in every),
             temperature=any(params.temperature not in (0, 1) for params in every),
             penalties=any(is_penalised(params) for params in every),
+            bias=any(params.logit_bias for params in every),
             filter_width=max((filter_width(params, vocab_size) for params in every), default=0),
             nucleus=any(params.top_p < 1 for params in every),
             min_thinking=any(

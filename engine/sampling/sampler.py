@@ -2,8 +2,9 @@
 
 Order, and why:
  1. log-probabilities are of the raw logits, so they mean the same whatever a caller's settings are
- 2. penalties, on logits as their definitions say
- 3. minimum thinking: before the filters, so that top-k keeps k tokens that can be drawn
+ 2. penalties, on logits as their definitions say; the bias behind them, so that none of it is scaled away
+ 3. minimum thinking: before the filters, so that top-k keeps k tokens that can be drawn; behind the bias, which
+    cannot weaken it
  4. temperature, top-k, top-p, min-p: the order of Hugging Face
  5. the draw
  6. thinking budget last, so that nothing can weaken or replace a forced token
@@ -93,6 +94,8 @@ def _shape(
     needs = state.needs
     if needs.penalties:
         scores = state.penalties.apply(scores, slots)
+    if needs.bias:
+        scores = state.bias.apply(scores, slots)
     if needs.min_thinking:
         scores = state.thinking.block_endings(scores, thinking, counters, limits, stop_ids)
     if needs.temperature:

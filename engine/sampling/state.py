@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import InvalidParameter
+from engine.sampling.bias import Bias
 from engine.sampling.counters import Counters
 from engine.sampling.filters import Filters
 from engine.sampling.gumbel import Noise
@@ -26,7 +27,7 @@ _FINISH = Counters._fields.index("finish")
 
 def check_ids(params: SamplingParams, vocab_size: int) -> None:
     """Raise InvalidParameter where a token id of `params` is not in the vocabulary."""
-    named = {"stop_ids": params.stop_ids}
+    named = {"stop_ids": params.stop_ids, "logit_bias": tuple(token for token, _ in params.logit_bias)}
     if params.thinking is not None:
         named["thinking"] = (params.thinking.open_id, *params.thinking.close_ids)
     for name, ids in named.items():
@@ -39,8 +40,8 @@ class SamplerState:
     """State of up to `slots` paths. counters: [5, slots] int64, see `Counters`; limits: [8, slots]
     int64, see `Limits`.
 
-    A slot belongs to one path from `admit` to `release`. `admit` may replace the tensors of penalties, close ids
-    and stop ids by larger ones; nothing else allocates.
+    A slot belongs to one path from `admit` to `release`. `admit` may replace the tensors of penalties, bias,
+    close ids and stop ids by larger ones; nothing else allocates.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class SamplerState:
         self.temperature = Temperature(slots, device)
         self.filters = Filters(slots, vocab_size, device)
         self.penalties = Penalties(slots, vocab_size, device)
+        self.bias = Bias(slots, device)
         self.thinking = ThinkingBudget(slots, device)
         self.stops = Stops(slots, tuple(i for i in eos_ids if i < vocab_size), device)
         self._admitted: dict[int, SamplingParams] = {}
@@ -92,6 +94,7 @@ class SamplerState:
         self.temperature.admit(slot, params.temperature)
         self.filters.admit(slot, params)
         self.penalties.admit(slot, params, prompt_ids)
+        self.bias.admit(slot, params)
         self.thinking.admit(slot, params.thinking)
         self.stops.admit(slot, params)
         self._admitted[slot] = params
