@@ -68,8 +68,10 @@ class Thinking:
         _integers("close_ids", self.close_ids)
         budgets = () if self.max_tokens is None else (self.max_tokens,)
         _integers(
-            "a thinking budget or marker", (self.open_id, *budgets, self.min_tokens, self.answer_reserve)
+            "a thinking budget or marker",
+            (self.open_id, self.close_id, *budgets, self.min_tokens, self.answer_reserve),
         )
+        _flag("hold", self.hold)
         if not self.close_ids or self.close_ids[0] != self.close_id:
             raise InvalidParameter("close_ids must begin with close_id")
         if self.max_tokens is not None and self.max_tokens < 0:
@@ -116,6 +118,7 @@ class SamplingParams:
         _integers("stop_ids", self.stop_ids)
         for name in ("temperature", "top_p", "min_p", *PENALTIES):
             _number(name, getattr(self, name))
+        _flag("ignore_eos", self.ignore_eos)
         _require(self.max_tokens >= 1, "max_tokens must be >= 1", self.max_tokens)
         _require(self.temperature >= 0, "temperature must be >= 0", self.temperature)
         _require(self.top_k >= 0, "top_k must be >= 0 (0 is off)", self.top_k)
@@ -132,9 +135,10 @@ class SamplingParams:
         )
         _require(1 <= self.window <= MAX_WINDOW, f"window must lie in [1, {MAX_WINDOW}]", self.window)
         _bias(self.logit_bias)
-        if not all(isinstance(one, Statistic) for one in self.statistics):
-            raise InvalidParameter(f"statistics must be of {', '.join(Statistic)}, got {self.statistics!r}")
+        _statistics(self.statistics)
         if self.thinking is not None:
+            if not isinstance(self.thinking, Thinking):
+                raise InvalidParameter(f"thinking must be a Thinking, got {self.thinking!r}")
             need = len(self.thinking.close_ids) + self.thinking.answer_reserve
             _require(
                 self.max_tokens > need,
@@ -164,18 +168,40 @@ def _integers(name: str, values: object) -> None:
 
 
 def _number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise InvalidParameter(f"{name} must be a finite number, got {value!r}")
 
 
+def _finite(value: int | float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidParameter(f"{name} must be true or false, got {value!r}")
+
+
 def _bias(pairs: object) -> None:
-    if not isinstance(pairs, tuple) or len(pairs) > MAX_BIAS:
-        raise InvalidParameter(f"logit_bias must be a tuple of at most {MAX_BIAS} (token, value) pairs")
-    _integers("tokens of logit_bias", tuple(pair[0] for pair in pairs))
-    for _, value in pairs:
+    if not isinstance(pairs, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise InvalidParameter("logit_bias must be a tuple of (token, value) pairs")
+    _require(len(pairs) <= MAX_BIAS, f"logit_bias must name at most {MAX_BIAS} tokens", len(pairs))
+    for token, value in pairs:
+        _integers("a token of logit_bias", (token,))
         _number("a value of logit_bias", value)
+        _require(token >= 0, "a token of logit_bias must be >= 0", token)
         _require(-100 <= value <= 100, "a value of logit_bias must lie in [-100, 100]", value)
-    _require(len({pair[0] for pair in pairs}) == len(pairs), "logit_bias must name each token once", pairs)
+    _require(len(dict(pairs)) == len(pairs), "logit_bias must name each token once", pairs)
+
+
+def _statistics(names: object) -> None:
+    if not isinstance(names, tuple) or not all(isinstance(name, Statistic) for name in names):
+        raise InvalidParameter(
+            f"statistics must be a tuple of Statistic ({', '.join(Statistic)}), got {names!r}"
+        )
+    _require(len(set(names)) == len(names), "statistics must name each once", names)
 
 
 def check_count(n: int) -> None:
@@ -204,8 +230,12 @@ class Group:
     watched: bool = True
 
     def __post_init__(self) -> None:
-        _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))
         _integers("prompt_ids", self.prompt_ids)
+        _require(len(self.prompt_ids) > 0, "the prompt must hold at least one token", len(self.prompt_ids))
+        if not isinstance(self.sampling, SamplingParams):
+            raise InvalidParameter(f"sampling must be SamplingParams, got {self.sampling!r}")
+        _flag("stays_open", self.stays_open)
+        _flag("watched", self.watched)
         _integers("seed", (self.seed,))
         _integers("first_index", (self.first_index,))
         check_count(self.n)
