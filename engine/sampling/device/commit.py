@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.kernels.launch import launch_on, wait_for_previous, warps_for
 from engine.sampling.device import budget, track
 from engine.sampling.device import columns as c
+from engine.sampling.device.race import Pass, reported
 from engine.sampling.device.result import OUT_WIDTH, Field
 from engine.sampling.device.settle import settle
 from engine.sampling.device.tables import Tables
@@ -23,7 +24,6 @@ from engine.sampling.device.workspace import (
     ENTROPY,
     LOG_TOTAL,
     MEASURES,
-    PASSES,
     Tiling,
     Workspace,
 )
@@ -129,7 +129,7 @@ def _commit(
     out,
     vocab,
     tiles,
-    ROUND: tl.constexpr,
+    BEFORE: tl.constexpr,
     SCALE: tl.constexpr,
     STATISTICS: tl.constexpr,
     LOGPROBS: tl.constexpr,
@@ -148,7 +148,7 @@ def _commit(
         phase = tl.load(path + c.PHASE)
         _report(result, 0, 0, 0, phase, tl.load(path + c.THINK), tl.load(path + c.GENERATED), stands)
         return
-    drawn = settle(source + row * stride, reports, carried, row, path, vocab, tiles, ROUND, SCALE, TILE, PAD)
+    drawn = settle(source + row * stride, reports, carried, row, path, vocab, tiles, BEFORE, SCALE, TILE, PAD)
     token, forced = _move_on(path, result, drawn)
     if not SCALE:
         _count(counts + slot * vocab + token, path)
@@ -171,13 +171,14 @@ def commit(
     work: Workspace,
     tiling: Tiling,
     variant: Variant,
+    passes: tuple[Pass, ...],
     best: tuple[Tensor, Tensor] | None,
     out: Tensor,
 ) -> None:
-    """Launches it over n rows. logits: [n, vocab], any float type; slots: [n] int32; best: the highest logits of each
-    row and their ids, [n, k], where the variant has log-probabilities; out: [n, OUT_WIDTH] int32."""
+    """Launches it over n rows. logits: [n, vocab], any float type; slots: [n] int32; passes: those that
+    have run; best: the highest logits of each row and their ids, [n, k], where the variant has log-probabilities;
+    out: [n, OUT_WIDTH] int32."""
     full = variant.filters is Filters.FULL
-    passes = 1 if variant.filters is Filters.NONE else PASSES
     source = work.scores if full else logits
     top_values, top_ids = best if best is not None else (logits, slots)
     _commit[(logits.shape[0],)](
@@ -185,8 +186,8 @@ def commit(
         source.stride(0),
         slots,
         tables.state,
-        work.reports[passes - 1],
-        work.carried[passes - 1],
+        work.reports[len(passes) - 1],
+        work.carried[len(passes) - 1],
         tables.counts,
         logits,
         logits.stride(0),
@@ -197,7 +198,7 @@ def commit(
         out,
         tiling.vocab,
         tiling.tiles,
-        ROUND=min(passes, 2),
+        BEFORE=reported(passes),
         SCALE=not full,
         STATISTICS=variant.statistics,
         LOGPROBS=variant.logprobs,

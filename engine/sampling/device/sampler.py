@@ -17,13 +17,13 @@ from engine.attention.decode_plan import StateView
 from engine.sampling.device.commit import commit
 from engine.sampling.device.floors import find_floors
 from engine.sampling.device.measure import measure
-from engine.sampling.device.race import race
+from engine.sampling.device.race import NUCLEUS, PLAIN, run_pass
 from engine.sampling.device.result import OUT_WIDTH, unpack
 from engine.sampling.device.shape import shape
 from engine.sampling.device.slots import Column, check_eos, params_row, slot_row
 from engine.sampling.device.tables import Tables
 from engine.sampling.device.variant import Filters, Variant
-from engine.sampling.device.workspace import PASSES, ROWS_AT_ONCE, TILE, Tiling, Workspace
+from engine.sampling.device.workspace import ROWS_AT_ONCE, TILE, Tiling, Workspace
 from engine.sampling.state import check_ids
 from engine.scheduler.plan import Admit, Ints, StepResult
 from engine.types import MAX_LOGPROBS, SamplingParams
@@ -136,16 +136,16 @@ class DeviceSampler:
     def _launch(self, logits: Tensor, rows: Tensor, variant: Variant, out: Tensor) -> None:
         tables, work, tiling = self._tables, self._work, self._tiling
         full = variant.filters is Filters.FULL
-        passes = 1 if variant.filters is Filters.NONE else PASSES
+        passes = PLAIN if variant.filters is Filters.NONE else NUCLEUS
         source = work.scores[: len(rows)] if full else logits
         if variant.statistics or variant.logprobs:
             measure(logits, rows, tables.state, work, tiling, confidence=variant.statistics)
         if full:
             shape(logits, rows, tables, work, tiling)
             find_floors(rows, tables.state, work, tiling)
-        for turn in range(passes):
-            race(source, rows, tables.state, work, tiling, turn=turn, full=full, weigh=passes > 1)
+        for turn, what in enumerate(passes):
+            run_pass(source, rows, tables.state, work, tiling, turn, what, full=full)
         best = None
         if variant.logprobs:
             best = torch.topk(logits, min(MAX_LOGPROBS, tiling.vocab), dim=1)
-        commit(logits, rows, tables, work, tiling, variant, best, out)
+        commit(logits, rows, tables, work, tiling, variant, passes, best, out)

@@ -23,6 +23,7 @@ from engine.types import SamplingParams
 
 NEVER = 2**31 - 1  # a limit that no count reaches
 NO_TOKEN = -1
+_LEAST_TEMPERATURE = 2.0**-100
 
 
 class Column(IntEnum):
@@ -126,9 +127,10 @@ def params_row(params: SamplingParams, vocab: int, eos_ids: tuple[int, ...]) -> 
 def _write_floats(
     floats: NDArray[np.float32], row: NDArray[np.int32], params: SamplingParams, vocab: int
 ) -> None:
-    """No filter removes the best token, so that a greedy path has none."""
+    """No filter removes the best token, so that a greedy path has none. Below the least temperature a path is greedy
+    in all but name, and the reciprocal would overflow."""
     noisy = params.temperature > 0
-    floats[Column.TEMPERATURE] = params.temperature if noisy else 1.0
+    floats[Column.TEMPERATURE] = max(params.temperature, _LEAST_TEMPERATURE) if noisy else 1.0
     floats[Column.NOISE] = noisy
     row[Column.TOP_K] = params.top_k if noisy and params.top_k < vocab else 0
     floats[Column.TOP_P] = params.top_p if noisy else 1.0

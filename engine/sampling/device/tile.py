@@ -13,60 +13,45 @@ from engine.sampling.device import columns as c
 from engine.sampling.device.noise import log_exponential, token_words
 
 # What a tile reports, each a float32; token ids are exact, a vocabulary has less than 2^24.
-REFERENCE = tl.constexpr(0)  # its highest score: the mass is relative to it
-MASS = tl.constexpr(1)  # sum of exp(score - reference) over the scores that count
+REFERENCE = tl.constexpr(0)  # of the first pass: the tile's highest score
+MASS = tl.constexpr(
+    1
+)  # sum of exp(score - reference) over the scores that count, later: of exp(score - row's top)
 BEST = tl.constexpr(2)  # the race's highest value, -inf where nobody takes part
 INDEX = tl.constexpr(3)  # the winner's id
-SCORE = tl.constexpr(4)  # and its score
-REPORTS = tl.constexpr(5)
+REPORTS = tl.constexpr(4)
 
 
 @triton.jit
-def load_scores(source, path, ids, vocab, SCALE: tl.constexpr):
-    """float32, -inf beyond the vocabulary. SCALE: source holds logits, which the path's temperature divides."""
-    scores = tl.load(source + ids, mask=ids < vocab, other=-float("inf")).to(tl.float32)
+def load_scores(source, path, ids, inside, SCALE: tl.constexpr):
+    """float32 scores of tokens, -inf where not inside. SCALE: source holds logits, which the temperature divides."""
+    scores = tl.load(source + ids, mask=inside, other=-float("inf")).to(tl.float32)
     if SCALE:
-        scores = tl.div_rn(scores, tl.load(path + c.TEMPERATURE).to(tl.float32, bitcast=True))
+        scores = _divide(scores, tl.load(path + c.TEMPERATURE).to(tl.float32, bitcast=True))
     return scores
 
 
 @triton.jit
-def scan_tile(
-    source,
-    path,
-    whiten,
-    multiply,
-    start,
-    vocab,
-    beaten,
-    kept,
-    floor,
-    SCALE: tl.constexpr,
-    WEIGH: tl.constexpr,
-    TILE: tl.constexpr,
-):
-    """(reference, mass, best, index, score) of one tile.
+def _divide(x, divisor):
+    """x / divisor, rounded correctly like a division, for a third of its price: the quotient by the reciprocal, and
+    once what it leaves. Of infinities nothing that makes sense is left."""
+    reciprocal = tl.div_rn(1.0, divisor)
+    quotient = x * reciprocal
+    rest = tl.fma(-quotient, divisor, x)
+    return tl.where(rest == rest, tl.fma(rest, reciprocal, quotient), quotient)
 
-    The mass is that of scores above `beaten` that are at least `kept`; scores above `beaten` that are at least `floor`
-    race. WEIGH: whether the mass is asked for.
-    """
-    ids = start + tl.arange(0, TILE)
-    scores = load_scores(source, path, ids, vocab, SCALE)
-    reference = tl.max(scores, 0)
-    mass = tl.full((), 0.0, tl.float32)
-    best = tl.full((), -float("inf"), tl.float32)
-    index = start
-    score = best
-    if reference > beaten:
-        above = scores > beaten
-        if WEIGH:
-            weights = tl.exp(scores - reference)
-            mass = tl.sum(tl.where(above & (scores >= kept), weights, 0.0), 0)
-        if reference >= floor:
-            noise = log_exponential(token_words(ids, whiten, multiply))
-            weight = tl.load(path + c.NOISE).to(tl.float32, bitcast=True)
-            race = tl.where(above & (scores >= floor), scores - weight * noise, -float("inf"))
-            best, lane = tl.max(race, 0, return_indices=True)
-            index = start + lane
-            score = tl.max(tl.where(ids == index, scores, -float("inf")), 0)
-    return reference, mass, best, index, score
+
+@triton.jit
+def weigh(scores, reference, counts):
+    """Sum of exp(score - reference) over the scores that count."""
+    return tl.sum(tl.where(counts, tl.exp(scores - reference), 0.0), 0)
+
+
+@triton.jit
+def race_among(scores, ids, start, path, whiten, multiply, enters):
+    """(best value, id of its token) of the race among the scores that enter; the lowest id of those that tie."""
+    weight = tl.load(path + c.NOISE).to(tl.float32, bitcast=True)
+    noise = log_exponential(token_words(ids, whiten, multiply))
+    race = tl.where(enters, scores - weight * noise, -float("inf"))
+    best, lane = tl.max(race, 0, return_indices=True)
+    return best, start + lane

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.kernels.launch import block_of
 
-PASSES = 4  # of a race with top-p: the first proposes, each of the others tests and proposes again
+PASSES = 5  # at most, see race.py
 TILE = 2048
 GROUPS = 32  # of neighbouring scores in a tile; the maximum of each narrows the search for the k best
 ROWS_AT_ONCE = 256  # rows whose shaped scores are held at a time
@@ -56,7 +56,7 @@ class Tiling:
 class Workspace:
     """On the device, float32 unless it says otherwise.
 
-    reports: [PASSES, rows, 5, pad], see tile.py. carried: [PASSES, rows, 4], see race.py. maxima: [rows, groups], of
+    reports: [PASSES, rows, 4, pad], see tile.py. carried: [PASSES, rows, 4], see race.py. maxima: [rows, groups], of
     the scores of each group. chosen: int32 [rows, groups], groups that may hold one of the k best. weights:
     [rows, 3, pad] and measures: [rows, 3], see measure.py. scores: [at once, vocab], see shape.py. floors:
     [at once, 2], see floors.py.
@@ -78,7 +78,7 @@ class Workspace:
 
         at_once = min(rows, ROWS_AT_ONCE)
         return cls(
-            reports=make(PASSES, rows, 5, tiling.pad),
+            reports=make(PASSES, rows, 4, tiling.pad),
             carried=make(PASSES, rows, 4),
             maxima=make(rows, tiling.groups_block),
             chosen=make(rows, tiling.groups_block, dtype=torch.int32),
