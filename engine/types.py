@@ -191,7 +191,6 @@ def _bias(pairs: object) -> None:
     for token, value in pairs:
         _integers("a token of logit_bias", (token,))
         _number("a value of logit_bias", value)
-        _require(token >= 0, "a token of logit_bias must be >= 0", token)
         _require(-100 <= value <= 100, "a value of logit_bias must lie in [-100, 100]", value)
     _require(len(dict(pairs)) == len(pairs), "logit_bias must name each token once", pairs)
 

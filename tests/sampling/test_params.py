@@ -26,7 +26,7 @@ WRONG: dict[str, list[object]] = {
             ((1, 2.0, 3),),
             ({1, 2},),
         ],
-        *[((token, 1.0),) for token in (-1, 1.0, True, None, "1", (1,), [1])],
+        *[((token, 1.0),) for token in (1.0, True, None, "1", (1,), [1])],
         *[((1, value),) for value in (*NO_NUMBERS, None, 100.5, -101)],
         ((1, 1.0), (1, -1.0)),
         tuple((token, 1.0) for token in range(MAX_BIAS + 1)),
