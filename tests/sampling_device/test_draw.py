@@ -54,6 +54,15 @@ def test_where_no_pass_accepts_the_last_kernel_finds_the_token(device: torch.dev
     assert bool((pair.on_device._work.carried[workspace.PASSES - 1, :4, 0] < 0).any())  # none accepted
 
 
+def test_a_token_is_inside_the_nucleus_up_to_one_percent_beside_its_edge(device: torch.device) -> None:
+    logits = torch.full((4, 64), -30.0)
+    logits[:, [7, 20, 40]] = torch.tensor([0.5, 0.3, 0.2]).log()
+    pair = Pair(device, 64, slots=4)
+    pair.admit_all([SamplingParams(100, top_p=p, ignore_eos=True) for p in (0.495, 0.505, 0.795, 0.805)])
+    drawn = np.array([pair.step(logits, [0, 1, 2, 3])[0].tokens[0] for _ in range(14)])
+    assert [set(column.tolist()) for column in drawn.T] == [{7}, {7, 20}, {7, 20}, {7, 20, 40}]
+
+
 def test_ties_at_the_edge_of_the_nucleus_stay_together(device: torch.device) -> None:
     """Of 64 equal logits each is inside as long as what is better weighs less than top-p."""
     logits = torch.full((3, 700), -20.0)
