@@ -19,7 +19,17 @@ from torch import Tensor
 from engine.kernels.launch import launch_on, wait_for_previous, warps_for
 from engine.sampling.device import columns as c
 from engine.sampling.device.noise import row_words
-from engine.sampling.device.tile import BEST, INDEX, MASS, REFERENCE, REPORTS, load_scores, race_among, weigh
+from engine.sampling.device.tile import (
+    BEST,
+    INDEX,
+    MASS,
+    REFERENCE,
+    REPORTS,
+    load_scores,
+    race_among,
+    scale,
+    weigh,
+)
 from engine.sampling.device.workspace import Tiling, Workspace
 
 # What a pass knows of its row from those before it, each a float32.
@@ -61,7 +71,7 @@ NUCLEUS = (
 
 def reported(passes: tuple[Pass, ...]) -> int:
     """What the last of them leaves."""
-    return _ALL.value if len(passes) == 1 else _BOTH.value
+    return int(_ALL.value if len(passes) == 1 else _BOTH.value)
 
 
 @triton.jit
@@ -142,7 +152,8 @@ def _first_tile(report, scores, ids, start, path, whiten, multiply, kept, floor,
         best, index = race_among(scores, ids, start, path, whiten, multiply, scores >= floor)
     if WEIGHS:
         tl.store(report + REFERENCE * PAD, reference)
-        tl.store(report + MASS * PAD, weigh(scores, reference, scores >= kept))
+        counts = True if SCALE else scores >= kept
+        tl.store(report + MASS * PAD, weigh(scores, reference, counts))
     tl.store(report + BEST * PAD, best)
     tl.store(report + INDEX * PAD, index.to(tl.float32))
 
@@ -172,11 +183,15 @@ def _pass(
     row = tl.program_id(0).to(tl.int64)
     tile = tl.program_id(1) * per_program
     last = tl.minimum(tile + per_program, tiles)
+    own = source + row * stride
+    ids = tile * TILE + tl.arange(0, TILE)
     wait_for_previous(PDL)
+    if BEFORE == _NOTHING or BEFORE == _ALL:  # noqa: SIM109, PLR1714: the compiler has no `in`
+        # Nearly all rows will need them: they are on their way while the row is looked up.
+        values = tl.load(own + ids, mask=ids < vocab, other=-float("inf"))
     path = state + tl.load(slots + row).to(tl.int64) * c.WIDTH
     if tl.load(path + c.FINISH) != 0:
         return
-    own = source + row * stride
     if BEFORE == _NOTHING:
         kept = tl.full((), -float("inf"), tl.float32)
         floor = kept
@@ -191,12 +206,17 @@ def _pass(
             _carry(carried, row, accepted, candidate, top, total)
         if accepted >= 0:
             return
+        if BEFORE != _ALL:
+            values = tl.load(own + ids, mask=ids < vocab, other=-float("inf"))
     whiten, multiply = row_words(path)
     while tile < last:
+        scores = scale(values, path, SCALE)
         start = tile * TILE
         ids = start + tl.arange(0, TILE)
-        scores = load_scores(own, path, ids, ids < vocab, SCALE)
         report = reports + row * REPORTS * PAD + tile
+        tile += 1
+        ahead = ids + TILE
+        values = tl.load(own + ahead, mask=(ahead < vocab) & (tile < last), other=-float("inf"))
         if BEFORE == _NOTHING:
             _first_tile(report, scores, ids, start, path, whiten, multiply, kept, floor, SCALE, WEIGHS, PAD)
         else:
@@ -206,7 +226,6 @@ def _pass(
                 best, index = race_among(scores, ids, start, path, whiten, multiply, scores > mark)
                 tl.store(report + BEST * PAD, best)
                 tl.store(report + INDEX * PAD, index.to(tl.float32))
-        tile += 1
 
 
 def run_pass(
