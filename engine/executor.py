@@ -23,7 +23,7 @@ from engine.sampling.state import SamplerState
 from engine.sampling.stops import FinishCode
 from engine.sampling.thinking import opening_phase
 from engine.scheduler.plan import Ints, Pending, StepPlan, StepResult
-from engine.types import SamplingParams
+from engine.types import SamplingParams, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ class Executor:
     def _blank(self, plan: StepPlan) -> StepResult:
         shape, needs = (plan.repeat, len(plan.slots)), self._sampler.needs
         result = StepResult.blank(plan.step, *shape)
+        if needs.statistics:
+            figures = np.zeros((len(plan.slots), len(Statistic)), np.float32)
+            result = replace(result, statistics=figures)
         if not needs.logprobs:
             return result
         return replace(
@@ -167,6 +170,8 @@ def record(result: StepResult, repetition: int, rows: Ints, out: SampleOutput) -
         result.logprobs[repetition, rows] = out.logprob.numpy()
         result.top_ids[repetition, rows] = out.top_ids.numpy()
         result.top_logprobs[repetition, rows] = out.top_logprobs.numpy()
+    if result.statistics is not None:
+        result.statistics[rows] = out.statistics.numpy()
 
 
 def padded(rows: int) -> int:

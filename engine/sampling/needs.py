@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.sampling.filters import filter_width
 from engine.sampling.penalties import is_penalised
+from engine.sampling.statistics import CONFIDENT
 from engine.types import SamplingParams
 
 
@@ -25,10 +26,14 @@ class Needs:
     hold: bool = False  # some path is to be held when its thinking has ended
     logprobs: bool = False
     top_logprobs: int = 0
+    statistics: bool = False
+    top: int = 0  # most likely tokens that are looked at for these two
 
     @classmethod
     def of(cls, admitted: Iterable[SamplingParams], vocab_size: int) -> Needs:
         every = list(admitted)
+        top_logprobs = min(max((params.logprobs or 0 for params in every), default=0), vocab_size)
+        statistics = any(params.statistics for params in every)
         return cls(
             noise=any(params.temperature > 0 for params in every),
             greedy=any(params.temperature == 0 for params in every),
@@ -42,5 +47,7 @@ class Needs:
             ),
             hold=any(params.thinking is not None and params.thinking.hold for params in every),
             logprobs=any(params.logprobs is not None for params in every),
-            top_logprobs=min(max((params.logprobs or 0 for params in every), default=0), vocab_size),
+            top_logprobs=top_logprobs,
+            statistics=statistics,
+            top=max(top_logprobs, min(CONFIDENT, vocab_size)) if statistics else top_logprobs,
         )

@@ -1,7 +1,7 @@
 """One step of sampling for all rows of a batch.
 
 Order, and why:
- 1. log-probabilities are of the raw logits, so they mean the same whatever a caller's settings are
+ 1. log-probabilities and statistics are of the raw logits, so they mean the same whatever a caller's settings are
  2. penalties, on logits as their definitions say; the bias behind them, so that none of it is scaled away
  3. minimum thinking: before the filters, so that top-k keeps k tokens that can be drawn; behind the bias, which
     cannot weaken it
@@ -21,8 +21,9 @@ from torch import Tensor
 
 from engine.sampling.counters import Counters
 from engine.sampling.limits import Limits
+from engine.sampling.logprobs import log_probabilities
 from engine.sampling.state import SamplerState
-from engine.sampling.statistics import log_probabilities
+from engine.types import Statistic
 
 
 class SampleOutput(NamedTuple):
@@ -37,9 +38,10 @@ class SampleOutput(NamedTuple):
     think_count: Tensor  # int64, so far, markers not counted
     generated: Tensor  # int64, so far, all
     finish: Tensor  # int64, stops.FinishCode
-    logprob: Tensor  # float32, of the raw distribution; [0] where no slot asks for it
+    logprob: Tensor  # float32, of the raw distribution; [0] where no slot asks for it or for statistics
     top_ids: Tensor  # int64 [rows, k], k the largest of all slots; [0, 0] where none asks
     top_logprobs: Tensor  # float32 [rows, k], best first
+    statistics: Tensor  # float32 [rows, 4], in the order of engine.types.Statistic; [0, 4] where no slot asks
 
 
 def sample(state: SamplerState, logits: Tensor, slots: Tensor) -> SampleOutput:
@@ -67,18 +69,8 @@ def sample(state: SamplerState, logits: Tensor, slots: Tensor) -> SampleOutput:
     after = state.write(slots, running, Counters(generated, think_count, phase, next_force, finish))
     if state.needs.penalties:
         state.penalties.count(slots, tokens, running)
-    logprob, top_ids, top_logprobs = _statistics(state, raw, tokens)
-    return SampleOutput(
-        tokens,
-        forced,
-        after.phase,
-        after.think_count,
-        after.generated,
-        after.finish,
-        logprob,
-        top_ids,
-        top_logprobs,
-    )
+    told = (after.phase, after.think_count, after.generated, after.finish)
+    return SampleOutput(tokens, forced, *told, *_measure(state, raw, slots, tokens, running, forced))
 
 
 def _shape(
@@ -112,7 +104,17 @@ def _draw(state: SamplerState, scores: Tensor, slots: Tensor, positions: Tensor)
     return state.noise.draw(scores, slots, positions, weight)
 
 
-def _statistics(state: SamplerState, raw: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if state.needs.logprobs:
-        return log_probabilities(raw, tokens, state.needs.top_logprobs)
-    return raw.new_empty(0), tokens.new_empty((0, 0)), raw.new_empty((0, 0))
+def _measure(
+    state: SamplerState, raw: Tensor, slots: Tensor, tokens: Tensor, running: Tensor, forced: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The last four of a `SampleOutput`."""
+    needs = state.needs
+    nothing = raw.new_empty((0, len(Statistic)))
+    if not (needs.logprobs or needs.statistics):
+        return raw.new_empty(0), tokens.new_empty((0, 0)), raw.new_empty((0, 0)), nothing
+    found = log_probabilities(raw, tokens, needs.top)
+    statistics = nothing
+    if needs.statistics:
+        statistics = state.statistics.advance(slots, found, running & ~forced)
+    best = slice(0, needs.top_logprobs)
+    return found.chosen, found.top_ids[:, best], found.top[:, best], statistics

@@ -16,6 +16,7 @@ from engine.sampling.gumbel import Noise
 from engine.sampling.limits import Limits, limit_column
 from engine.sampling.needs import Needs
 from engine.sampling.penalties import Penalties
+from engine.sampling.statistics import Statistics
 from engine.sampling.stops import FinishCode, Stops
 from engine.sampling.temperature import Temperature
 from engine.sampling.thinking import ThinkingBudget
@@ -41,7 +42,7 @@ class SamplerState:
     int64, see `Limits`.
 
     A slot belongs to one path from `admit` to `release`. `admit` may replace the tensors of penalties, bias,
-    close ids and stop ids by larger ones; nothing else allocates.
+    close ids, stop ids and statistics by larger ones; nothing else allocates.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SamplerState:
         self.bias = Bias(slots, device)
         self.thinking = ThinkingBudget(slots, device)
         self.stops = Stops(slots, tuple(i for i in eos_ids if i < vocab_size), device)
+        self.statistics = Statistics(slots, device)
         self._admitted: dict[int, SamplingParams] = {}
         # The paths of a group share one SamplingParams: what is needed is a question to a few distinct values.
         self._distinct: Counter[SamplingParams] = Counter()
@@ -97,6 +99,7 @@ class SamplerState:
         self.bias.admit(slot, params)
         self.thinking.admit(slot, params.thinking)
         self.stops.admit(slot, params)
+        self.statistics.admit(slot, params)
         self._admitted[slot] = params
         self._distinct[params] += 1
         self._needs = None

@@ -279,7 +279,7 @@ def test_a_section_that_fails_says_why_and_the_others_still_run(
 async def test_statistics_are_measured_against_the_same_paths_without(
     tiny: Path, bench: Bench, tmp_path: Path
 ) -> None:
-    await with_statistics(bench, Subject.find(str(tiny), tmp_path), [Point(2, 32)], "cpu", statistics=())
+    await with_statistics(bench, Subject.find(str(tiny), tmp_path), [Point(2, 32)], "cpu")
     (row,) = bench.record.lists["rows"]
     assert row["mode"] == "cpu, statistics"
     assert row["speed_ratio"] == pytest.approx(float(row["ms_without"]) / float(row["ms_per_step"]), rel=1e-2)
