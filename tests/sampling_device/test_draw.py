@@ -70,9 +70,9 @@ def test_ties_at_the_edge_of_the_nucleus_stay_together(device: torch.device) -> 
     logits[:, 600] = 3.0
     pair = Pair(device, 700, slots=3)
     pair.admit_all([SamplingParams(1000, top_p=p, ignore_eos=True) for p in (0.03, 0.05, 0.9)])
-    drawn = np.array([pair.step(logits, [0, 1, 2])[0].tokens[0] for _ in range(10)])
+    drawn = np.array([pair.step(logits, [0, 1, 2])[0].tokens[0] for _ in range(6)])
     assert set(drawn[:, 0]) == {600}
-    assert len(set(drawn[:, 1])) > 4
+    assert len(set(drawn[:, 1])) > 3
     assert pair.close_calls == 0
 
 

@@ -39,9 +39,9 @@ _TOP = tl.constexpr(2)  # the row's highest score
 _TOTAL = tl.constexpr(3)  # the mass of all tokens, relative to it
 _CARRIED = tl.constexpr(4)
 
-# What the pass before has reported.
+# What the pass before has reported. Behind the first two, nearly all rows are settled.
 _NOTHING = tl.constexpr(0)  # there is none
-_ALL = tl.constexpr(1)  # the first pass: winner, top and mass of all tokens
+_ALL = tl.constexpr(1)  # it is the first: winner, top and mass of all tokens
 _WEIGHED = tl.constexpr(2)  # the mass of what beats the candidate
 _RACED = tl.constexpr(3)  # the winner among it
 _BOTH = tl.constexpr(4)
@@ -186,8 +186,7 @@ def _pass(
     own = source + row * stride
     ids = tile * TILE + tl.arange(0, TILE)
     wait_for_previous(PDL)
-    if BEFORE == _NOTHING or BEFORE == _ALL:  # noqa: SIM109, PLR1714: the compiler has no `in`
-        # Nearly all rows will need them: they are on their way while the row is looked up.
+    if BEFORE <= _ALL:  # nearly all rows need them: on their way while the row is looked up
         values = tl.load(own + ids, mask=ids < vocab, other=-float("inf"))
     path = state + tl.load(slots + row).to(tl.int64) * c.WIDTH
     if tl.load(path + c.FINISH) != 0:
@@ -206,7 +205,7 @@ def _pass(
             _carry(carried, row, accepted, candidate, top, total)
         if accepted >= 0:
             return
-        if BEFORE != _ALL:
+        if BEFORE > _ALL:
             values = tl.load(own + ids, mask=ids < vocab, other=-float("inf"))
     whiten, multiply = row_words(path)
     while tile < last:

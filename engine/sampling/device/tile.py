@@ -25,7 +25,13 @@ REPORTS = tl.constexpr(4)
 @triton.jit
 def load_scores(source, path, ids, inside, SCALE: tl.constexpr):
     """float32 scores of tokens, -inf where not inside. SCALE: source holds logits, which the temperature divides."""
-    scores = tl.load(source + ids, mask=inside, other=-float("inf")).to(tl.float32)
+    return scale(tl.load(source + ids, mask=inside, other=-float("inf")), path, SCALE)
+
+
+@triton.jit
+def scale(values, path, SCALE: tl.constexpr):
+    """float32 scores of what has been loaded."""
+    scores = values.to(tl.float32)
     if SCALE:
         scores = _divide(scores, tl.load(path + c.TEMPERATURE).to(tl.float32, bitcast=True))
     return scores
