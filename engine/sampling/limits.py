@@ -31,14 +31,14 @@ def limit_column(params: SamplingParams) -> list[int]:
     if thinking is None:
         return [params.max_tokens, _NO_TOKEN, _NO_TOKEN, _NEVER, 0, _NEVER, 1, 0]
     length = len(thinking.close_ids)
-    max_think = _NEVER if thinking.max_tokens is None else thinking.max_tokens
+    max_think = _NEVER if thinking.max_tokens is None else min(thinking.max_tokens, _NEVER)
     close_at = params.max_tokens - length - thinking.answer_reserve
     return [
         params.max_tokens,
         thinking.open_id,
         thinking.close_id,
         max_think,
-        thinking.min_tokens,
+        min(thinking.min_tokens, _NEVER),
         close_at,
         length + 1,
         int(thinking.hold),

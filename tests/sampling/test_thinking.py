@@ -98,6 +98,11 @@ def test_a_model_that_never_stops_thinking_still_has_its_answer_tokens(budget: i
     assert code == FinishCode.LENGTH
 
 
+def test_a_budget_that_no_path_can_spend_is_no_budget(make_state: MakeState) -> None:
+    params = SamplingParams(max_tokens=6, temperature=0.0, thinking=Thinking(OPEN, CLOSE, (CLOSE,), 2**80, 2**70))
+    assert run(make_state([params], VOCAB, phase=Phase.THINKING), 9)[0] == [9, 9, 9, 9, 9, CLOSE]
+
+
 def test_a_budget_of_zero_closes_as_soon_as_thinking_opens(make_state: MakeState) -> None:
     thinking = Thinking(OPEN, CLOSE, (CLOSE, BREAK), 0)
     params = SamplingParams(max_tokens=6, temperature=0.0, thinking=thinking)
