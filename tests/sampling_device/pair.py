@@ -67,15 +67,12 @@ class Pair:
         slots: Sequence[int],
         *,
         on_cpu: Tensor | None = None,
-        standing: Sequence[int] = (),
     ) -> tuple[StepResult, SampleOutput]:
-        """One step of both over the same logits [rows, vocab], tokens compared. on_cpu: what the CPU gets instead.
-        standing: further slots of the device's step alone."""
+        """One step of both over the same logits [rows, vocab], tokens compared. on_cpu: what the CPU gets instead."""
         before = self.on_cpu.counters.clone()
-        seen = torch.cat((logits, logits.new_zeros(len(standing), self.vocab)))
-        result = launch(self.on_device, seen.to(self.device), [*slots, *standing])
+        result = launch(self.on_device, logits.to(self.device), slots)
         wanted = sample(self.on_cpu, logits if on_cpu is None else on_cpu, torch.tensor(slots))
-        for row in np.flatnonzero(result.tokens[0, : len(slots)] != wanted.tokens.numpy()):
+        for row in np.flatnonzero((result.tokens[0] != wanted.tokens.numpy()) & (result.count > 0)):
             found, token = int(result.tokens[0, row]), int(wanted.tokens[row])
             assert self._is_close(logits[row], slots[row], before[:, slots[row]], found, token), (
                 f"row {row}, slot {slots[row]}: {found} instead of {token}"

@@ -15,7 +15,6 @@ from tests.sampling_device.pair import FIRST_ID, POSITION, Pair, launch
 
 VOCAB = 12
 OPEN, CLOSE, BREAK, EOS = 1, 2, 3, 4
-HELD = -1
 GREEDY = SamplingParams(100, temperature=0.0)
 
 
@@ -25,7 +24,7 @@ def some_path(draw: random.Random, least: int) -> SamplingParams:
         close_ids = (CLOSE, *(draw.choice([BREAK, EOS, CLOSE, 7]) for _ in range(draw.randint(0, 3))))
         reserve, most = draw.randint(0, 4), draw.choice([None, *range(9)])
         least = draw.randint(0, least if most is None else min(most, least))
-        thinking = Thinking(OPEN, CLOSE, close_ids, most, least, reserve)
+        thinking = Thinking(OPEN, CLOSE, close_ids, most, least, reserve, hold=draw.random() < 0.5)
         max_tokens += len(close_ids) + reserve
     stop_ids = tuple(draw.randrange(VOCAB) for _ in range(draw.randint(0, 2)))
     return SamplingParams(
@@ -41,32 +40,42 @@ def wants(tokens: list[int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("eos_ids", "paths", "least"), [((EOS,), 14, 0), ((EOS, 5), 4, 4), ((), 7, 0)])
-def test_traces_equal_the_cpus_and_a_finished_path_stands_still(
+def test_traces_equal_the_cpus_and_what_is_held_or_has_finished_stands_still(
     device: torch.device, eos_ids: tuple[int, ...], paths: int, least: int
 ) -> None:
     draw = random.Random(paths)
     pair = Pair(device, VOCAB, slots=paths, eos_ids=eos_ids)
     for slot in range(paths):
         pair.admit(slot, some_path(draw, least), prompt=draw.choice([(9, 9), (9, OPEN), (OPEN, CLOSE)]))
-    live, ended = list(range(paths)), []
-    while live:
-        draw.shuffle(live)
-        for slot in live:
-            if draw.random() < 0.05 and pair.on_device.thinks(slot):
-                pair.on_cpu.request_close(slot)
-                pair.on_device.state[slot, Column.MAX_THINK] = 0
+    every, finish = list(range(paths)), [int(FinishCode.RUNNING)] * paths
+    while any(code <= 0 for code in finish):
+        draw.shuffle(every)
+        for slot in every:
+            resume(pair, slot, finish, draw)
+        standing = [slot for slot in every if finish[slot]]
         before = pair.on_device.state.clone()
-        logits = wants([draw.choice([OPEN, CLOSE, BREAK, EOS, 5, 7, 9, 9, 9]) for _ in live])
-        result, wanted = pair.step(logits, live, standing=ended)
-        rows = len(live)
-        assert result.count.tolist() == [1] * rows + [0] * len(ended)
+        result, wanted = pair.step(
+            wants([draw.choice([OPEN, CLOSE, BREAK, EOS, 5, 7, 9, 9, 9]) for _ in every]), every
+        )
+        assert result.count.tolist() == [int(finish[slot] == 0) for slot in every]
         for name in ("phase", "generated", "finish"):
-            assert getattr(result, name)[:rows].tolist() == getattr(wanted, name).tolist(), name
-        assert result.think[:rows].tolist() == wanted.think_count.tolist()
-        assert result.injected[:rows].tolist() == wanted.forced.tolist()
-        assert torch.equal(pair.on_device.state[ended], before[ended])
-        ended += [slot for slot, code in zip(live, wanted.finish.tolist(), strict=True) if code]
-        live = [slot for slot in live if slot not in ended]
+            assert getattr(result, name).tolist() == getattr(wanted, name).tolist(), name
+        assert result.think.tolist() == wanted.think_count.tolist()
+        moved = result.count > 0
+        assert result.injected[moved].tolist() == wanted.forced.numpy()[moved].tolist()
+        assert torch.equal(pair.on_device.state[standing], before[standing])
+        for slot, code in zip(every, result.finish.tolist(), strict=True):
+            finish[slot] = code
+
+
+def resume(pair: Pair, slot: int, finish: list[int], draw: random.Random) -> None:
+    """Now and then a held path goes on, and the thinking of another is closed."""
+    if finish[slot] == FinishCode.HELD and draw.random() < 0.4:
+        pair.on_cpu.resume(slot)
+        pair.on_device.state[slot, Column.FINISH] = finish[slot] = int(FinishCode.RUNNING)
+    if draw.random() < 0.05 and pair.on_device.thinks(slot):
+        pair.on_cpu.request_close(slot)
+        pair.on_device.state[slot, Column.MAX_THINK] = 0
 
 
 def alone(device: torch.device, params: SamplingParams, **how: object) -> Pair:
@@ -115,13 +124,13 @@ def test_a_path_is_held_where_its_thinking_ends_and_goes_on_where_it_stood(
         results = [launch(pair.on_device, wants([token]).to(device), [0]) for token in script]
     else:
         results = [launch(pair.on_device, wants([9]).to(device), [0]) for _ in range(most + len(close_ids))]
-    assert [int(each.finish[0]) for each in results] == [0] * (len(results) - 1) + [HELD]
+    assert [int(each.finish[0]) for each in results] == [0] * (len(results) - 1) + [FinishCode.HELD]
     assert results[-1].phase.tolist() == [Phase.ANSWER]
     last = (close_ids[-1], POSITION + len(results))
     assert inputs(pair) == last
     before = pair.on_device.state.clone()
     still = launch(pair.on_device, wants([9]).to(device), [0], repeat=2)
-    assert (still.count.tolist(), still.finish.tolist()) == ([0], [HELD])
+    assert (still.count.tolist(), still.finish.tolist()) == ([0], [FinishCode.HELD])
     assert torch.equal(pair.on_device.state, before)
     pair.on_device.state[0, Column.FINISH] = FinishCode.RUNNING  # as a resume does
     after = launch(pair.on_device, wants([7]).to(device), [0])

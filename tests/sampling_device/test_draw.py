@@ -21,13 +21,13 @@ def test_plain_paths_draw_what_the_cpu_draws(device: torch.device) -> None:
     pair = Pair(device, 700)
     pair.admit_all([SamplingParams(100, temperature=t, ignore_eos=True) for t in (1.0, 0.6, 0.0, 1.7, 0.05)])
     assert pair.on_device.variant.filters is Filters.NONE
-    for _ in range(6):
+    for _ in range(4):
         result, _ = pair.step(logits_of(rng, 5, 700), [3, 0, 4, 1, 2])
-    assert result.generated.tolist() == [6] * 5
+    assert result.generated.tolist() == [4] * 5
     assert pair.close_calls <= 1
 
 
-@pytest.mark.parametrize(("vocab", "tile", "steps"), [(700, 512, 5), (5000, 1024, 2)])
+@pytest.mark.parametrize(("vocab", "tile", "steps"), [(700, 512, 3), (5000, 1024, 1)])
 def test_paths_with_top_p_draw_what_the_cpu_draws(
     device: torch.device, vocab: int, tile: int, steps: int
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_token_is_inside_the_nucleus_up_to_one_percent_beside_its_edge(device:
     logits[:, [7, 20, 40]] = torch.tensor([0.5, 0.3, 0.2]).log()
     pair = Pair(device, 64, slots=4)
     pair.admit_all([SamplingParams(100, top_p=p, ignore_eos=True) for p in (0.495, 0.505, 0.795, 0.805)])
-    drawn = np.array([pair.step(logits, [0, 1, 2, 3])[0].tokens[0] for _ in range(14)])
+    drawn = np.array([pair.step(logits, [0, 1, 2, 3])[0].tokens[0] for _ in range(9)])
     assert [set(column.tolist()) for column in drawn.T] == [{7}, {7, 20}, {7, 20}, {7, 20, 40}]
 
 

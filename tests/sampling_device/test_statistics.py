@@ -45,7 +45,7 @@ def test_figures_equal_those_written_out(device: torch.device, vocab: int, tile:
     pair = Pair(device, vocab, slots=2, tile=tile)
     pair.admit_all([MEASURED, dataclasses.replace(MEASURED, temperature=0.5, top_p=0.9, window=2)])
     written = [Written(3), Written(2)]
-    for spread in (0.1, 2.0, 9.0, 4.0, 1.0):
+    for spread in (0.1, 2.0, 9.0, 1.0):
         logits = torch.randn(2, vocab, generator=rng) * spread
         logits = logits.round() if coarse else logits
         result, _ = pair.step(logits, [0, 1])
@@ -89,7 +89,7 @@ def test_a_short_window_reads_nothing_of_the_longer_one_of_the_owner_before(devi
     pair = Pair(device, VOCAB, slots=1)
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(7))
     pair.admit(0, dataclasses.replace(MEASURED, window=50))
-    launch(pair.on_device, logits.to(device), [0], repeat=6)
+    launch(pair.on_device, logits.to(device), [0], repeat=5)
     pair.release(0)
     pair.admit(0, MEASURED)
     result = launch(pair.on_device, logits.to(device), [0], repeat=5)
@@ -107,11 +107,11 @@ def test_the_sum_of_many_log_probabilities_loses_nothing(device: torch.device) -
     logits[0, 7] = 14.0
     each = logits[0].double().log_softmax(0)[7].item()
     assert -0.001 < each < -1e-4
-    for _ in range(10):
+    for _ in range(5):
         launch(pair.on_device, logits.to(device), [0])
     lost = floats[0, Column.LOGPROB_LOST].item()
     found = floats[0, Column.LOGPROB_SUM].double().item() - lost
-    assert found == pytest.approx(-100_000 + 10 * each, abs=1e-5)
+    assert found == pytest.approx(-100_000 + 5 * each, abs=1e-5)
 
 
 def test_log_probabilities_equal_the_cpus(device: torch.device) -> None:

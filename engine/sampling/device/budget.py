@@ -17,7 +17,7 @@ RUNNING = tl.constexpr(int(FinishCode.RUNNING))
 _LENGTH = tl.constexpr(int(FinishCode.LENGTH))
 _STOP_TOKEN = tl.constexpr(int(FinishCode.STOP_TOKEN))
 _EOS = tl.constexpr(int(FinishCode.EOS))
-HELD = tl.constexpr(-1)
+HELD = tl.constexpr(int(FinishCode.HELD))
 
 
 @triton.jit

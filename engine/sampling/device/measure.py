@@ -22,8 +22,8 @@ from engine.sampling.device.workspace import (
     Tiling,
     Workspace,
 )
+from engine.sampling.statistics import CONFIDENT
 
-CONFIDENT = 20  # most likely tokens that a confidence is the mean of
 _GROUPS = tl.constexpr(GROUPS)
 _REFERENCE = tl.constexpr(0)  # of a tile: its highest logit
 _MASS = tl.constexpr(1)  # sum of exp(logit - reference)

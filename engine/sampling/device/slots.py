@@ -118,7 +118,6 @@ def params_row(params: SamplingParams, vocab: int, eos_ids: tuple[int, ...]) -> 
         row[ENDS : ENDS + len(eos_ids)] = eos_ids
     row[ENDS + EOS_IDS : ENDS + EOS_IDS + len(params.stop_ids)] = params.stop_ids
     if params.thinking is not None:
-        row[Column.HOLD] = params.thinking.hold
         row[CLOSE : CLOSE + len(params.thinking.close_ids)] = params.thinking.close_ids
     _write_floats(row.view(np.float32), row, params, vocab)
     return row
