@@ -15,8 +15,16 @@ MakeState = Callable[..., SamplerState]
 
 @pytest.fixture
 def make_state() -> MakeState:
-    def make(params: Sequence[SamplingParams], vocab: int, *, seed: int = 1, eos_ids: tuple[int, ...] = (),
-             prompt: Sequence[int] = (0,), slots: int | None = None, phase: Phase = Phase.UNDECIDED) -> SamplerState:
+    def make(
+        params: Sequence[SamplingParams],
+        vocab: int,
+        *,
+        seed: int = 1,
+        eos_ids: tuple[int, ...] = (),
+        prompt: Sequence[int] = (0,),
+        slots: int | None = None,
+        phase: Phase = Phase.UNDECIDED,
+    ) -> SamplerState:
         state = SamplerState(slots or len(params), vocab, "cpu", eos_ids)
         for slot, each in enumerate(params):
             state.admit(slot, each, seed, slot, prompt, phase)

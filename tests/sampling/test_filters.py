@@ -22,7 +22,9 @@ def ours(scores: torch.Tensor, params: list[SamplingParams], width: int | None =
     for slot, each in enumerate(params):
         filters.admit(slot, each)
     needed = max(filter_width(each, scores.shape[1]) for each in params)
-    return filters.apply(scores, torch.arange(len(params)), width or max(needed, 1), any(p.top_p < 1 for p in params))
+    return filters.apply(
+        scores, torch.arange(len(params)), width or max(needed, 1), any(p.top_p < 1 for p in params)
+    )
 
 
 def theirs(scores: torch.Tensor, params: SamplingParams) -> torch.Tensor:
@@ -39,24 +41,35 @@ def theirs(scores: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 
 @settings(deadline=None, max_examples=150)
-@given(seed=st.integers(0, 10**6), vocab=st.integers(2, 400), spread=st.sampled_from([0.3, 1.0, 4.0]),
-       top_k=st.sampled_from([0, 1, 5, 50, 1000]), top_p=st.sampled_from([1.0, 0.05, 0.5, 0.9, 0.999]),
-       min_p=st.sampled_from([0.0, 0.01, 0.3, 0.99]), temperature=st.sampled_from([1.0, 0.6, 1.7]))
-def test_equal_to_hugging_face(seed: int, vocab: int, spread: float, top_k: int, top_p: float, min_p: float,
-                               temperature: float) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    vocab=st.integers(2, 400),
+    spread=st.sampled_from([0.3, 1.0, 4.0]),
+    top_k=st.sampled_from([0, 1, 5, 50, 1000]),
+    top_p=st.sampled_from([1.0, 0.05, 0.5, 0.9, 0.999]),
+    min_p=st.sampled_from([0.0, 0.01, 0.3, 0.99]),
+    temperature=st.sampled_from([1.0, 0.6, 1.7]),
+)
+def test_equal_to_hugging_face(
+    seed: int, vocab: int, spread: float, top_k: int, top_p: float, min_p: float, temperature: float
+) -> None:
     params = SamplingParams(max_tokens=1, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     logits = torch.randn(3, vocab, generator=torch.Generator().manual_seed(seed)) * spread
     assert torch.equal(ours(logits / temperature, [params] * 3), theirs(logits, params))
 
 
 def test_rows_with_different_filters_do_not_touch_each_other(rng: torch.Generator) -> None:
-    params = [SamplingParams(max_tokens=1, top_k=3), SamplingParams(max_tokens=1, top_p=0.7),
-              SamplingParams(max_tokens=1, min_p=0.1), SamplingParams(max_tokens=1),
-              SamplingParams(max_tokens=1, top_k=40, top_p=0.5, min_p=0.02)]
+    params = [
+        SamplingParams(max_tokens=1, top_k=3),
+        SamplingParams(max_tokens=1, top_p=0.7),
+        SamplingParams(max_tokens=1, min_p=0.1),
+        SamplingParams(max_tokens=1),
+        SamplingParams(max_tokens=1, top_k=40, top_p=0.5, min_p=0.02),
+    ]
     scores = torch.randn(5, 101, generator=rng) * 2
     mixed = ours(scores, params)
     for row, each in enumerate(params):
-        assert torch.equal(mixed[row], theirs(scores[row:row + 1], each)[0])
+        assert torch.equal(mixed[row], theirs(scores[row : row + 1], each)[0])
     assert torch.equal(mixed[3], scores[3])
 
 
@@ -86,6 +99,6 @@ def test_ties_beyond_the_view_count_in_the_nucleus() -> None:
 @pytest.mark.parametrize("settings_", [{"top_p": 1e-6}, {"top_k": 1}, {"min_p": 0.999}], ids=str)
 def test_the_best_token_always_stays(settings_: dict[str, float], rng: torch.Generator) -> None:
     scores = torch.randn(6, 97, generator=rng) * 30
-    kept = ours(scores, [SamplingParams(max_tokens=1, **settings_)] * 6).isfinite()   # type: ignore[arg-type]
+    kept = ours(scores, [SamplingParams(max_tokens=1, **settings_)] * 6).isfinite()  # type: ignore[arg-type]
     assert torch.equal(kept.float().argmax(1), scores.argmax(1))
     assert (kept.sum(1) == 1).all()

@@ -34,20 +34,28 @@ def draw_counts(state: SamplerState, logits: torch.Tensor, rows: int, steps: int
     return torch.bincount(tokens.flatten(), minlength=logits.shape[-1])
 
 
-SHAPES = [{}, {"temperature": 0.6}, {"top_k": 7}, {"top_p": 0.8}, {"min_p": 0.2},
-          {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "min_p": 0.02}]
+SHAPES = [
+    {},
+    {"temperature": 0.6},
+    {"top_k": 7},
+    {"top_p": 0.8},
+    {"min_p": 0.2},
+    {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "min_p": 0.02},
+]
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
-def test_draws_follow_the_softmax_of_the_shaped_scores(settings: dict[str, float], make_state: MakeState,
-                                                       rng: torch.Generator) -> None:
-    params = SamplingParams(max_tokens=10**9, **settings)   # type: ignore[arg-type]
+def test_draws_follow_the_softmax_of_the_shaped_scores(
+    settings: dict[str, float], make_state: MakeState, rng: torch.Generator
+) -> None:
+    params = SamplingParams(max_tokens=10**9, **settings)  # type: ignore[arg-type]
     logits = torch.randn(50, generator=rng) * 2
     state = make_state([params] * 64, 50)
     scores = logits[None] / params.temperature
     if state.needs.filter_width:
-        scores = state.filters.apply(scores, torch.zeros(1, dtype=torch.int64), state.needs.filter_width,
-                                     state.needs.nucleus)
+        scores = state.filters.apply(
+            scores, torch.zeros(1, dtype=torch.int64), state.needs.filter_width, state.needs.nucleus
+        )
     counts = draw_counts(state, logits, 64, 600)
     assert abs(chi_square(counts, scores.softmax(1)[0])) < 4.5
 
@@ -100,16 +108,20 @@ def test_a_rows_noise_has_the_same_bits_in_any_batch(vocab: int) -> None:
 
 @pytest.mark.parametrize("vocab", [448, 20_011])
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
-def test_a_rows_tokens_are_the_same_in_any_batch(vocab: int, settings: dict[str, float], make_state: MakeState,
-                                                 rng: torch.Generator) -> None:
+def test_a_rows_tokens_are_the_same_in_any_batch(
+    vocab: int, settings: dict[str, float], make_state: MakeState, rng: torch.Generator
+) -> None:
     """Alone, in any row, beside rows that need parts of the sampler which it does not."""
-    params = SamplingParams(max_tokens=10**9, **settings)   # type: ignore[arg-type]
-    others = [SamplingParams(max_tokens=10**9, temperature=0.0, repetition_penalty=1.3),
-              SamplingParams(max_tokens=10**9, top_p=0.5, logprobs=3), SamplingParams(max_tokens=10**9, top_k=2)]
+    params = SamplingParams(max_tokens=10**9, **settings)  # type: ignore[arg-type]
+    others = [
+        SamplingParams(max_tokens=10**9, temperature=0.0, repetition_penalty=1.3),
+        SamplingParams(max_tokens=10**9, top_p=0.5, logprobs=3),
+        SamplingParams(max_tokens=10**9, top_k=2),
+    ]
     logits = torch.randn(9, vocab, generator=rng) * 3
     alone, mixed = make_state([params] * 9, vocab), make_state([params] * 9 + others, vocab)
     for step in range(3):
-        expected = [int(sample(alone, logits[i:i + 1], torch.tensor([i])).tokens) for i in range(9)]
+        expected = [int(sample(alone, logits[i : i + 1], torch.tensor([i])).tokens) for i in range(9)]
         order = torch.randperm(12, generator=rng)
         batch = torch.cat((logits, logits[:3]))[order]
         tokens = sample(mixed, batch, order).tokens
@@ -128,7 +140,9 @@ def test_blocks_of_a_large_vocabulary_agree_with_one_pass(rng: torch.Generator) 
     many = noise.draw(scores.repeat(8, 1), slots.repeat(8), positions.repeat(8), None)
     assert torch.equal(many, expected.repeat(8))
     ties = torch.zeros(4, vocab)
-    assert torch.equal(noise.draw(ties, slots, positions, torch.zeros(4, 1)), torch.zeros(4, dtype=torch.int64))
+    assert torch.equal(
+        noise.draw(ties, slots, positions, torch.zeros(4, 1)), torch.zeros(4, dtype=torch.int64)
+    )
 
 
 def test_seed_index_and_position_each_change_the_noise() -> None:
@@ -155,7 +169,9 @@ def test_siblings_diverge_at_once_on_flat_logits(make_state: MakeState) -> None:
             assert paths[a][:4] != paths[b][:4]
 
 
-def test_temperature_zero_is_the_argmax_even_beside_random_rows(make_state: MakeState, rng: torch.Generator) -> None:
+def test_temperature_zero_is_the_argmax_even_beside_random_rows(
+    make_state: MakeState, rng: torch.Generator
+) -> None:
     greedy = SamplingParams(max_tokens=100, temperature=0.0)
     logits = torch.randn(4, 300, generator=rng)
     expected = logits.argmax(1)

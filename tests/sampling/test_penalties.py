@@ -15,7 +15,9 @@ VOCAB = 40
 GREEDY = SamplingParams(max_tokens=1000, temperature=0.0)
 
 
-def reference(logits: torch.Tensor, prompt: list[int], generated: list[int], params: SamplingParams) -> torch.Tensor:
+def reference(
+    logits: torch.Tensor, prompt: list[int], generated: list[int], params: SamplingParams
+) -> torch.Tensor:
     ids = torch.tensor([prompt + generated])
     if params.repetition_penalty != 1:
         logits = RepetitionPenaltyLogitsProcessor(params.repetition_penalty)(ids, logits[None])[0]
@@ -24,13 +26,23 @@ def reference(logits: torch.Tensor, prompt: list[int], generated: list[int], par
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=st.integers(0, 10**6), prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=12),
-       repetition=st.sampled_from([1.0, 0.8, 1.3]), presence=st.sampled_from([0.0, 0.7, -0.5]),
-       frequency=st.sampled_from([0.0, 0.4, -0.2]))
-def test_greedy_paths_equal_a_recount_of_the_whole_history(seed: int, prompt: list[int], repetition: float,
-                                                           presence: float, frequency: float) -> None:
-    params = SamplingParams(max_tokens=1000, temperature=0.0, repetition_penalty=repetition,
-                            presence_penalty=presence, frequency_penalty=frequency)
+@given(
+    seed=st.integers(0, 10**6),
+    prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=12),
+    repetition=st.sampled_from([1.0, 0.8, 1.3]),
+    presence=st.sampled_from([0.0, 0.7, -0.5]),
+    frequency=st.sampled_from([0.0, 0.4, -0.2]),
+)
+def test_greedy_paths_equal_a_recount_of_the_whole_history(
+    seed: int, prompt: list[int], repetition: float, presence: float, frequency: float
+) -> None:
+    params = SamplingParams(
+        max_tokens=1000,
+        temperature=0.0,
+        repetition_penalty=repetition,
+        presence_penalty=presence,
+        frequency_penalty=frequency,
+    )
     state = SamplerState(3, VOCAB, "cpu", ())
     state.admit(2, params, 0, 0, prompt, Phase.ANSWER)
     state.admit(1, GREEDY, 0, 1, prompt, Phase.ANSWER)
@@ -56,7 +68,9 @@ def test_neutral_rows_keep_every_bit_of_their_logits(make_state: MakeState, rng:
     assert torch.equal(state.penalties.apply(logits, torch.arange(2))[0], logits[0])
 
 
-def test_storage_is_allocated_by_the_first_penalised_path_and_cleared_for_the_next(make_state: MakeState) -> None:
+def test_storage_is_allocated_by_the_first_penalised_path_and_cleared_for_the_next(
+    make_state: MakeState,
+) -> None:
     state = make_state([GREEDY], VOCAB, slots=2)
     assert state.penalties.generated.numel() == 0
     params = SamplingParams(max_tokens=9, frequency_penalty=1.0, repetition_penalty=1.1)

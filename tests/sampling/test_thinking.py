@@ -31,13 +31,21 @@ def paths(draw: st.DrawFn) -> SamplingParams:
         thinking = Thinking(OPEN, CLOSE, close_ids, most, least, reserve, hold=draw(st.booleans()))
         max_tokens += len(close_ids) + reserve
     stop_ids = tuple(draw(st.lists(st.integers(0, VOCAB - 1), max_size=2)))
-    return SamplingParams(max_tokens=max_tokens, temperature=0.0, thinking=thinking, stop_ids=stop_ids,
-                          ignore_eos=draw(st.booleans()))
+    return SamplingParams(
+        max_tokens=max_tokens,
+        temperature=0.0,
+        thinking=thinking,
+        stop_ids=stop_ids,
+        ignore_eos=draw(st.booleans()),
+    )
 
 
 @settings(deadline=None, max_examples=150)
-@given(params=st.lists(paths(), min_size=1, max_size=5), eos_ids=st.sampled_from([(), (EOS,), (EOS, 5)]),
-       seed=st.integers(0, 2**32))
+@given(
+    params=st.lists(paths(), min_size=1, max_size=5),
+    eos_ids=st.sampled_from([(), (EOS,), (EOS, 5)]),
+    seed=st.integers(0, 2**32),
+)
 def test_equals_the_oracle(params: list[SamplingParams], eos_ids: tuple[int, ...], seed: int) -> None:
     rng = random.Random(seed)
     state = SamplerState(len(params) + 2, VOCAB, "cpu", eos_ids)
@@ -58,10 +66,21 @@ def test_equals_the_oracle(params: list[SamplingParams], eos_ids: tuple[int, ...
             logits[row, second], logits[row, first] = 1.0, 2.0
             order = [first, second, *range(VOCAB)]
             drawn = next(token for token in order if token not in live[slot].blocked())
-            expected.append((*live[slot].step(drawn), live[slot].phase, live[slot].think, live[slot].generated))
+            expected.append(
+                (*live[slot].step(drawn), live[slot].phase, live[slot].think, live[slot].generated)
+            )
         out = sample(state, logits, torch.tensor(slots))
-        found = list(zip(out.tokens.tolist(), out.forced.tolist(), out.finish.tolist(), out.phase.tolist(),
-                         out.think_count.tolist(), out.generated.tolist(), strict=True))
+        found = list(
+            zip(
+                out.tokens.tolist(),
+                out.forced.tolist(),
+                out.finish.tolist(),
+                out.phase.tolist(),
+                out.think_count.tolist(),
+                out.generated.tolist(),
+                strict=True,
+            )
+        )
         assert found == expected
         for slot, (_, _, finish, *_) in zip(slots, expected, strict=True):
             if finish == FinishCode.HELD:
@@ -86,20 +105,23 @@ def run(state: SamplerState, token: int, slot: int = 0, steps: int = 100) -> tup
 
 @pytest.mark.parametrize("reserve", [0, 1, 7])
 @pytest.mark.parametrize("budget", [None, 0, 1, 5])
-def test_a_model_that_never_stops_thinking_still_has_its_answer_tokens(budget: int | None, reserve: int,
-                                                                       make_state: MakeState) -> None:
+def test_a_model_that_never_stops_thinking_still_has_its_answer_tokens(
+    budget: int | None, reserve: int, make_state: MakeState
+) -> None:
     thinking = Thinking(OPEN, CLOSE, (CLOSE, BREAK, BREAK), budget, 0, reserve)
     params = SamplingParams(max_tokens=30, temperature=0.0, thinking=thinking)
     tokens, code = run(make_state([params], VOCAB, phase=Phase.THINKING), 9)
     at = tokens.index(CLOSE)
     assert at == (30 - 3 - reserve if budget is None else budget)
-    assert tokens[at:at + 3] == [CLOSE, BREAK, BREAK]
+    assert tokens[at : at + 3] == [CLOSE, BREAK, BREAK]
     assert len(tokens) - at - 3 >= reserve
     assert code == FinishCode.LENGTH
 
 
 def test_a_budget_that_no_path_can_spend_is_no_budget(make_state: MakeState) -> None:
-    params = SamplingParams(max_tokens=6, temperature=0.0, thinking=Thinking(OPEN, CLOSE, (CLOSE,), 2**80, 2**70))
+    params = SamplingParams(
+        max_tokens=6, temperature=0.0, thinking=Thinking(OPEN, CLOSE, (CLOSE,), 2**80, 2**70)
+    )
     assert run(make_state([params], VOCAB, phase=Phase.THINKING), 9)[0] == [9, 9, 9, 9, 9, CLOSE]
 
 
@@ -153,7 +175,9 @@ def test_a_request_before_the_first_token_waits_for_the_thinking_to_open(make_st
 
 def test_a_forced_token_overrides_filters_and_penalties(make_state: MakeState) -> None:
     thinking = Thinking(OPEN, CLOSE, (CLOSE, BREAK, BREAK), 0)
-    params = SamplingParams(max_tokens=20, top_k=1, frequency_penalty=2.0, presence_penalty=2.0, thinking=thinking)
+    params = SamplingParams(
+        max_tokens=20, top_k=1, frequency_penalty=2.0, presence_penalty=2.0, thinking=thinking
+    )
     assert run(make_state([params], VOCAB, phase=Phase.THINKING), 9, steps=3)[0] == [CLOSE, BREAK, BREAK]
 
 
@@ -171,20 +195,35 @@ def test_stop_lists_and_closes_of_other_lengths_live_side_by_side(make_state: Ma
 def test_ignored_eos_and_reasons(make_state: MakeState) -> None:
     params = SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True)
     assert run(make_state([params], VOCAB, eos_ids=(EOS,)), EOS) == ([EOS] * 3, FinishCode.LENGTH)
-    assert [code.reason for code in FinishCode if code > 0] == [FinishReason.LENGTH, FinishReason.STOP_TOKEN,
-                                                            FinishReason.EOS]
+    assert [code.reason for code in FinishCode if code > 0] == [
+        FinishReason.LENGTH,
+        FinishReason.STOP_TOKEN,
+        FinishReason.EOS,
+    ]
 
 
-@pytest.mark.parametrize("params", [SamplingParams(max_tokens=5, stop_ids=(VOCAB,)),
-                                    SamplingParams(max_tokens=5, thinking=Thinking(OPEN, 99, (99,)))])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(max_tokens=5, stop_ids=(VOCAB,)),
+        SamplingParams(max_tokens=5, thinking=Thinking(OPEN, 99, (99,))),
+    ],
+)
 def test_ids_outside_the_vocabulary_are_refused(params: SamplingParams, make_state: MakeState) -> None:
     with pytest.raises(InvalidParameter, match="outside the vocabulary"):
         make_state([params], VOCAB)
 
 
-@pytest.mark.parametrize(("prompt", "phase"), [
-    ([9, 9, OPEN], Phase.THINKING), ([9, OPEN, BREAK], Phase.THINKING), ([OPEN, BREAK, CLOSE, BREAK], Phase.ANSWER),
-    ([OPEN, 9, 9, 9, 9], Phase.UNDECIDED), ([], Phase.UNDECIDED)])
+@pytest.mark.parametrize(
+    ("prompt", "phase"),
+    [
+        ([9, 9, OPEN], Phase.THINKING),
+        ([9, OPEN, BREAK], Phase.THINKING),
+        ([OPEN, BREAK, CLOSE, BREAK], Phase.ANSWER),
+        ([OPEN, 9, 9, 9, 9], Phase.UNDECIDED),
+        ([], Phase.UNDECIDED),
+    ],
+)
 def test_the_prompt_decides_where_a_path_starts(prompt: list[int], phase: Phase) -> None:
     assert opening_phase(prompt, Thinking(OPEN, CLOSE, (CLOSE, BREAK))) == phase
     assert opening_phase(prompt, None) == Phase.UNDECIDED
