@@ -141,17 +141,20 @@ class DeviceExecutor:
             + [(slot, Column.FINISH, 0) for slot in plan.resumes],
             dtype=np.int32,
         )
+        owners = np.array(
+            [(a.slot, self._table(a.prompt_table), a.shared_pages) for a in plan.admits], dtype=np.int32
+        )
         records = [self._sampler.record(admit) for admit in plan.admits]
         parts = [
-            np.array([admit.slot for admit in plan.admits], dtype=np.int32),
+            *_columns(owners),
             np.concatenate(records) if records else np.empty(0, dtype=np.int32),
             *_columns(edits),
             *_columns(cells),
         ]
-        slots, rows, at, column, page, slot, field, value = self._upload.send(parts)
+        slots, prompts, shared, rows, at, column, page, slot, field, value = self._upload.send(parts)
         state = self._sampler.state
         if plan.admits:
-            admit_rows(slots, rows, state, self._block_table, self.pool.padding)
+            admit_rows(slots, prompts, shared, rows, state, self._block_table, self.pool.padding)
         if len(edits):
             write_cells(self._block_table, at, column, page)
         if len(cells):

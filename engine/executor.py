@@ -106,11 +106,12 @@ class Executor:
 
     def _apply(self, plan: StepPlan) -> None:
         for table in plan.releases:
-            self._tables.reset(table, 0)
+            self._tables.reset(table)
             if table < self._slots:
                 self._sampler.release(table)
         for admit in plan.admits:
-            self._tables.reset(admit.slot, admit.shared_pages)
+            self._tables.reset(admit.slot)
+            self._tables.share(admit.slot, admit.prompt_table, admit.shared_pages)
             self._next_id[admit.slot] = admit.first_id
             phase = opening_phase(admit.prompt_ids, admit.sampling.thinking)
             self._sampler.admit(admit.slot, admit.sampling, admit.seed, admit.index, admit.prompt_ids, phase)

@@ -10,9 +10,13 @@ _BLOCK = 256
 
 
 @triton.jit(do_not_specialize=["width", "table_width", "padding"])
-def _admit_rows(slots, records, state, width, block_table, table_width, padding, BLOCK: tl.constexpr):
+def _admit_rows(
+    slots, prompts, shared, records, state, width, block_table, table_width, padding, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
+    prompt = tl.load(prompts + row).to(tl.int64)
+    pages = tl.load(shared + row)
     step = tl.arange(0, BLOCK)
     done = width * 0
     while done < width:
@@ -22,8 +26,9 @@ def _admit_rows(slots, records, state, width, block_table, table_width, padding,
         done += BLOCK
     done = width * 0
     while done < table_width:
-        empty = tl.zeros((BLOCK,), tl.int32) + padding
-        tl.store(block_table + slot * table_width + done + step, empty, mask=done + step < table_width)
+        at = done + step
+        page = tl.load(block_table + prompt * table_width + at, mask=at < pages, other=padding)
+        tl.store(block_table + slot * table_width + at, page, mask=at < table_width)
         done += BLOCK
 
 
@@ -37,11 +42,23 @@ def _write_cells(target, width, rows, columns, values, count, BLOCK: tl.constexp
     tl.store(target + row * width + column, value, mask=inside)
 
 
-def admit_rows(slots: Tensor, records: Tensor, state: Tensor, block_table: Tensor, padding: int) -> None:
-    """state[slots] = records; block_table[slots] = padding. All int32: slots [n], records [n, width], state
-    [slots + 1, width], block_table [tables, pages]."""
+def admit_rows(
+    slots: Tensor,
+    prompts: Tensor,
+    shared: Tensor,
+    records: Tensor,
+    state: Tensor,
+    block_table: Tensor,
+    padding: int,
+) -> None:
+    """state[slots] = records; block_table[slots] = the first `shared` pages of block_table[prompts], then padding.
+
+    All int32: slots, prompts, shared [n], records [n, width], state [slots + 1, width], block_table [tables, pages].
+    """
     _admit_rows[(slots.shape[0],)](
         slots,
+        prompts,
+        shared,
         records,
         state,
         state.shape[1],

@@ -72,13 +72,20 @@ class BlockTables:
         self.page_size = page_size
         self._tables = [self._empty(0) for _ in range(tables)]
 
-    def reset(self, table: int, shared: int) -> None:
-        self._tables[table] = self._empty(shared)
+    def reset(self, table: int) -> None:
+        self._tables[table] = self._empty(0)
+
+    def share(self, table: int, prompt: int, pages: int) -> None:
+        """An empty table begins with the first pages of a prompt's."""
+        entry = self._tables[table] = self._empty(pages)
+        for page in self._tables[prompt].pages[:pages]:
+            entry.prompt.append(page)
+            entry.pages.append(page)
 
     def apply(self, edit: PageEdit) -> None:
         table = self._tables[edit.table]
         assert edit.at == len(table.pages), "a table only grows at its end"
-        (table.prompt if edit.at < table.shared else table.own).append(edit.page)
+        table.own.append(edit.page)
         table.pages.append(edit.page)
 
     def pages(self, table: int) -> list[int]:

@@ -80,9 +80,7 @@ class Memory:
         slot = path.slot = heappop(self._slots)
         self.pages.claim(slot, entry.path_need)
         columns.admit(entry, path, step)
-        shared = entry.prompt_pages[: entry.shared]
-        self.pages.retain(shared)
-        self.edits += [PageEdit(slot, at, page) for at, page in enumerate(shared)]
+        self.pages.retain(entry.prompt_pages[: entry.shared])
         columns.capacity[slot] = entry.shared * self._page_size
         if partial := entry.to_prefill % self._page_size:
             self._grow({slot: path}, np.array([slot]), columns)

@@ -19,8 +19,9 @@ Floats = NDArray[np.float32]
 class Admit:
     """A slot gets a new owner before the step. first_id is fed at `position`; its KV is not in the cache yet.
 
-    shared_pages: pages at the front of its table that belong to the prompt and are never written again; the
-    boundary behind them is where its attention is split, whatever else runs.
+    shared_pages: pages at the front of its table that are the first ones of table `prompt_table` and are never written
+    again; the boundary behind them is where its attention is split, whatever else runs. They are not edited in: a long
+    prompt has a thousand, and a group many paths.
     """
 
     slot: int
@@ -30,6 +31,7 @@ class Admit:
     prompt_ids: tuple[int, ...]
     first_id: int
     position: int
+    prompt_table: int
     shared_pages: int
 
 

@@ -221,6 +221,7 @@ class Scheduler:
             prompt_ids=entry.group.prompt_ids,
             first_id=entry.group.prompt_ids[-1],
             position=entry.to_prefill,
+            prompt_table=entry.table,
             shared_pages=entry.shared,
         )
 

@@ -128,14 +128,13 @@ class DeviceModel:
         for admit in plan.admits:
             require(admit.slot not in self.slots, "a slot has one owner")
             self.slots[admit.slot] = Slot(admit, admit.position)
-            self.tables[admit.slot] = []
-        shared = {admit.slot: admit.shared_pages for admit in plan.admits}
+            self.tables[admit.slot] = self.tables.get(admit.prompt_table, [])[: admit.shared_pages]
+            require(len(self.tables[admit.slot]) == admit.shared_pages, "a prompt's pages are in its table first")
         fenced = self.fenced
         for edit in plan.edits:
             table = self.tables.setdefault(edit.table, [])
             require(edit.at == len(table), "a table grows at its end")
-            if edit.at >= shared.get(edit.table, 0):
-                require(edit.page not in fenced, "a page changes its owner before a launched step is over")
+            require(edit.page not in fenced, "a page changes its owner before a launched step is over")
             table.append(edit.page)
         for slot in plan.closes:
             self.slots[slot].closing = True

@@ -30,11 +30,17 @@ def new_pool(dtype: torch.dtype, pages: int = 128) -> KVPool:
     return pool
 
 
+PROMPT = 15  # the table that shared pages come from
+
+
 def tables_of(pages: dict[int, list[int]], shared: int = 0) -> BlockTables:
     tables = BlockTables(16, PAGE)
     for table, numbers in pages.items():
-        tables.reset(table, shared)
-        for at, page in enumerate(numbers):
+        tables.reset(PROMPT)
+        for at, page in enumerate(numbers[:shared]):
+            tables.apply(PageEdit(PROMPT, at, page))
+        tables.share(table, PROMPT, shared)
+        for at, page in enumerate(numbers[shared:], shared):
             tables.apply(PageEdit(table, at, page))
     return tables
 
@@ -152,7 +158,7 @@ def _scattered(pages: int, stride: int) -> ExtentAttention:
     """Four tables of that many pages, neighbours `stride` page numbers apart."""
     tables = BlockTables(4, PAGE)
     for table in range(4):
-        tables.reset(table, 0)
+        tables.reset(table)
         for at in range(pages):
             tables.apply(PageEdit(table, at, table * 4 * pages + stride * at))
     return ExtentAttention(new_pool(torch.float32, pages=8), tables, block=BLOCK)

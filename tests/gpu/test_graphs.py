@@ -45,7 +45,7 @@ def running(executor) -> DeviceExecutor:
     pages = [(slot, at, 8 * slot + at) for slot in range(PATHS) for at in range(8)]
     edits = tuple(PageEdit(*edit) for edit in pages)
     admits = tuple(
-        Admit(slot, slot, 5, sampling, ids[slot], ids[slot][-1], LENGTH, 0) for slot in range(PATHS)
+        Admit(slot, slot, 5, sampling, ids[slot], ids[slot][-1], LENGTH, slot, 0) for slot in range(PATHS)
     )
     executor.launch(plan(0, admits=admits, edits=edits)).result()
     executor.launch(plan(1, chunks=prompts)).result()

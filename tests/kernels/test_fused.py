@@ -104,16 +104,19 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
     return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1)
 
 
-def test_an_admitted_slot_gets_its_record_and_an_empty_table(device):
+def test_an_admitted_slot_gets_its_record_and_the_prompts_shared_pages(device):
     state = torch.full((4, 300), 9, dtype=torch.int32, device=device)
     table = torch.full((9, 700), 8, dtype=torch.int32, device=device)
     records = torch.arange(600, dtype=torch.int32, device=device)
-    admit_rows(torch.tensor([2, 0], dtype=torch.int32, device=device), records, state, table, 77)
+    table[5, :600] = torch.arange(600, dtype=torch.int32, device=device)
+    columns = torch.tensor([[2, 0], [5, 6], [513, 0]], dtype=torch.int32, device=device)
+    admit_rows(*columns, records, state, table, 77)
     assert state[2].tolist() == list(range(300))
     assert state[0].tolist() == list(range(300, 600))
     assert bool((state[[1, 3]] == 9).all())
-    assert bool((table[[0, 2]] == 77).all())
-    assert bool((table[[1, *range(3, 9)]] == 8).all())
+    assert table[2].tolist() == [*range(513), *[77] * 187]
+    assert bool((table[0] == 77).all())
+    assert bool((table[[1, 3, 4, 6, 7, 8]] == 8).all())
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, 600])

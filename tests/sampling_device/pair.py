@@ -48,7 +48,7 @@ class Pair:
         prompt: Sequence[int] = PROMPT,
     ) -> None:
         """on_cpu: what the CPU's path gets instead."""
-        admit = Admit(slot, slot, seed, params, tuple(prompt), FIRST_ID, POSITION, 0)
+        admit = Admit(slot, slot, seed, params, tuple(prompt), FIRST_ID, POSITION, 0, 0)
         self.on_device.admit(admit)
         self.on_device.state[slot] = torch.from_numpy(self.on_device.record(admit)).to(self.device)
         self.on_cpu.admit(slot, on_cpu or params, seed, slot, prompt, opening_phase(prompt, params.thinking))

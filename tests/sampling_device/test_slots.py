@@ -27,7 +27,7 @@ def sampler(**how: object) -> DeviceSampler:
 
 
 def admit(params: SamplingParams, slot: int = 0, prompt: tuple[int, ...] = (9, 9)) -> Admit:
-    return Admit(slot, 3, 77, params, prompt, prompt[-1], len(prompt) - 1, 0)
+    return Admit(slot, 3, 77, params, prompt, prompt[-1], len(prompt) - 1, 0, 0)
 
 
 def test_a_row_holds_all_of_a_path() -> None:
