@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from engine.attention.decode import DecodeAttention
-from engine.attention.flashinfer import Heads, check_supported
+from engine.attention.flashinfer import VERSION, Heads, PagedKernel, check_supported
 from engine.attention.prefill import PlannedPrefill, Prefill, TiledPrefill
 from engine.backend import Backend
 from engine.config import EngineConfig, pool_pages
@@ -28,8 +28,6 @@ from engine.models.spec import ModelSpec
 from engine.sampling.device.sampler import DeviceSampler
 from engine.sampling.device.variant import Filters, Variant
 from engine.start_report import StartReport, Stopwatch
-
-FLASHINFER = "0.6.13"
 
 # Captured before the first request; what else a request may ask for is captured when one does.
 START_VARIANTS = tuple(Variant(filters) for filters in Filters)
@@ -58,7 +56,7 @@ class _Start:
         self._watch = Stopwatch()
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._buckets = _buckets(config)
-        self._most = max(self._buckets[-1], uncaptured(config.max_paths))
+        self._most = max(self._buckets[-1], uncaptured(config.max_paths, config.chunk_block))
         self._table_width = -(-context // config.page_size) + 1
 
     def backend(self) -> Backend:
@@ -81,6 +79,7 @@ class _Start:
                 with self._watch.phase("products"):
                     products.choose(self._buckets)
             with self._watch.phase("attention"):
+                self._kernel = _compiled(self._heads)
                 decode = self._decode(pool)
             executor = self._executor(model, pool, decode, sampler)
             captured = [] if config.enforce_eager else self._capture(executor)
@@ -94,6 +93,7 @@ class _Start:
             graph_seconds=sum(one.seconds for one in captured),
             graph_bytes=sum(one.bytes for one in captured),
             prefill=executor.prefill.backend,
+            xqa=decode.xqa,
             attention=tuple(choice.line() for choice in decode.choices.values()),
             products=tuple(products.lines()) if isinstance(products, MeasuredProducts) else (),
         )
@@ -115,8 +115,8 @@ class _Start:
 
     def _decode(self, pool: DevicePool) -> DecodeAttention:
         decode = DecodeAttention(
+            self._kernel,
             pool,
-            self._heads,
             self._table_width,
             context=self._context,
             invariant=self._config.batch_invariant,
@@ -130,7 +130,7 @@ class _Start:
         config, launches = self._config, self._config.steps_in_flight + 2
         shape = (2 * config.max_paths + 1, self._table_width)
         prefill: Prefill = (
-            TiledPrefill(pool, self._heads)
+            TiledPrefill(self._kernel, pool, launches)
             if config.batch_invariant
             else PlannedPrefill(pool, self._heads, launches)
         )
@@ -147,6 +147,7 @@ class _Start:
                 most=self._most,
                 launches=launches,
                 repeats=config.steps_queued,
+                row_block=config.chunk_block,
                 chunk_block=config.chunk_block if config.batch_invariant else 1,
             ),
             stream=self._stream,
@@ -166,12 +167,22 @@ def _device() -> torch.device:
         raise EngineError(
             f"a GPU engine needs FlashInfer ({error}): pip install 'reasoner-serve[gpu]', or use device='cpu'"
         ) from None
-    if flashinfer.__version__ != FLASHINFER:
+    if flashinfer.__version__ != VERSION:
         raise EngineError(
             f"FlashInfer {flashinfer.__version__} is installed; the engine writes the schedules of its kernels itself, "
-            f"in the form of {FLASHINFER}: pip install flashinfer-python=={FLASHINFER}, or use device='cpu'"
+            f"in the form of {VERSION}: pip install flashinfer-python=={VERSION}, or use device='cpu'"
         )
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def _compiled(heads: Heads) -> PagedKernel:
+    try:
+        return PagedKernel(heads)
+    except Exception as error:  # whatever the compiler's tool chain raises
+        raise EngineError(
+            f"FlashInfer could not build its kernel for head_dim {heads.dim} ({type(error).__name__}: {error}); it "
+            "needs nvcc and ninja for shapes that its package does not bring along: install them, or use device='cpu'"
+        ) from None
 
 
 def _source(config: EngineConfig, spec: ModelSpec) -> TensorSource:

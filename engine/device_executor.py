@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -23,10 +24,11 @@ from engine.kernels.scatter import admit_rows, write_cells
 from engine.kv.device_pool import DevicePool
 from engine.kv.upload import Upload
 from engine.models.device import DeviceTransformer, Step
+from engine.sampling.device.result import OUT_WIDTH, out_width
 from engine.sampling.device.sampler import DeviceSampler
 from engine.sampling.device.slots import Column, check_widths
 from engine.sampling.device.variant import Variant
-from engine.scheduler.plan import Chunk, Ints, Pending, StepPlan, StepResult
+from engine.scheduler.plan import Chunk, Done, Ints, Pending, StepPlan, StepResult
 from engine.types import SamplingParams
 
 _UPLOADS = 3  # that one launch may make: changes, rows, prompt tokens
@@ -44,14 +46,16 @@ class Rows:
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """slots: paths that decode at once. buckets: rows that decode steps are padded to, ascending. most: rows of the
-    largest step, in a bucket or not. launches: whose results the host may hold unread, and one more. repeats: the most
-    of one plan. chunk_block: tokens that a prompt chunk is padded to a multiple of."""
+    largest step, in a bucket or not. launches: length of the rings of host buffers. repeats: the most of one plan.
+    row_block: rows that a step beyond every bucket is padded to a multiple of. chunk_block: likewise, tokens of a
+    prompt chunk."""
 
     slots: int
     buckets: tuple[int, ...]
     most: int
     launches: int
     repeats: int
+    row_block: int
     chunk_block: int
 
 
@@ -71,15 +75,15 @@ class DeviceExecutor:
     ) -> None:
         self._model, self.pool, self._block_table = model, pool, block_table
         self._decode, self.prefill, self._sampler = decode, prefill, sampler
-        self._slots, self._chunk_block = sizes.slots, sizes.chunk_block
+        self._slots, self._row_block, self._chunk_block = sizes.slots, sizes.row_block, sizes.chunk_block
         self.buckets, self._stream = sizes.buckets, stream
-        device, width = block_table.device, sampler.out_width
+        device = block_table.device
         self._upload = Upload(_UPLOADS * sizes.launches, device)
         self._row_slots = torch.full((sizes.most,), sizes.slots, dtype=torch.int32, device=device)
         self._uploaded: tuple[int, ...] = ()
-        self._out = torch.zeros(sizes.most, width, dtype=torch.int32, device=device)
+        self._out = torch.zeros(sizes.most * OUT_WIDTH, dtype=torch.int32, device=device)
         self._results = [
-            torch.empty(sizes.repeats, sizes.most, width, dtype=torch.int32, pin_memory=True)
+            torch.empty(sizes.repeats * sizes.most * OUT_WIDTH, dtype=torch.int32, pin_memory=True)
             for _ in range(sizes.launches)
         ]
         self._turn = 0
@@ -97,23 +101,27 @@ class DeviceExecutor:
         """Raises InvalidParameter where a path's row of state has no room for its lists of ids."""
         check_widths(sampling)
 
+    def close(self) -> None:
+        """Lets go of the graphs, which name this executor: a cycle that only the garbage collector would break."""
+        self.graphs = None
+
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Pending:
-        """Queues the step and returns at once."""
+        """Queues the step and returns; only a variant that was not captured at the start takes a moment."""
         with torch.cuda.stream(self._stream):
             variant = self._apply(plan)
             if plan.empty:
-                return _Done(StepResult.blank(plan.step, plan.repeat, 0))
+                return Done(StepResult.blank(plan.step, plan.repeat, 0))
             rows = self._rows(plan)
-            results = self._results[self._next()]
+            results = shaped(self._results[self._next()], plan.repeat, rows.count, out_width(variant))
             for repetition in range(plan.repeat):
                 if plan.chunks:
                     self._mixed_step(rows, plan.chunks, variant)
                 else:
                     self._run(rows.size, variant)
                 if rows.count:
-                    part = slice(0, rows.count)
-                    results[repetition, part].copy_(self._out[part], non_blocking=True)
+                    out = self._packed(rows.size, variant)
+                    results[repetition].copy_(out[: rows.count], non_blocking=True)
             over = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             over.record()
         return _Launched(plan, variant, results, over, self._sampler)
@@ -166,7 +174,7 @@ class DeviceExecutor:
 
     def _rows(self, plan: StepPlan) -> Rows:
         count = len(plan.slots)
-        size = (bucket_for(count, self.buckets) or uncaptured(count)) if count else 0
+        size = (bucket_for(count, self.buckets) or uncaptured(count, self._row_block)) if count else 0
         if plan.slots != self._uploaded and count:
             padded = np.full(len(self._row_slots), self._slots, dtype=np.int32)
             padded[:count] = plan.slots
@@ -186,8 +194,10 @@ class DeviceExecutor:
     def _padded_only(self) -> Iterator[None]:
         before = self._row_slots.clone()
         self._row_slots.fill_(self._slots)
-        yield
-        self._row_slots.copy_(before)
+        try:
+            yield
+        finally:
+            self._row_slots.copy_(before)
 
     @torch.inference_mode()
     def _decode_step(self, size: int, variant: Variant) -> None:
@@ -198,7 +208,8 @@ class DeviceExecutor:
         layers = self.pool.layers
         step = Step(kernel.ids, slots, kernel.positions, lambda i, q: kernel.attend(layers[i], q))
         hidden = self._model.forward(step, layers, self._block_table)
-        self._sampler.launch(self._model.logits(hidden), slots, variant, self._out[:size])
+        out = self._packed(size, variant)
+        self._sampler.launch(self._model.logits(hidden), slots, variant, out)
 
     def _mixed_step(self, rows: Rows, chunks: tuple[Chunk, ...], variant: Variant) -> None:
         """Decoding rows first, then the chunks' tokens, through the same products; attention apart."""
@@ -227,7 +238,8 @@ class DeviceExecutor:
             attend,
         )
         hidden = self._model.forward(step, layers, self._block_table)
-        self._sampler.launch(self._model.logits(hidden[:size]), rows.slots, variant, self._out[:size])
+        logits = self._model.logits(hidden[:size])
+        self._sampler.launch(logits, rows.slots, variant, self._packed(size, variant))
 
     def _tokens(self, chunk: Chunk) -> tuple[Ints, Ints, Ints]:
         """ids, rows of the block table and positions of a chunk, padded to whole chunk blocks: padded tokens write to
@@ -250,22 +262,18 @@ class DeviceExecutor:
             [self._block_table[self._table(c.table), :end] for c, end in zip(chunks, ends, strict=True)]
         )
 
+    def _packed(self, size: int, variant: Variant) -> Tensor:
+        """Where a step of that many rows leaves what the host reads: int32 [size, width]."""
+        return shaped(self._out, size, out_width(variant))
+
     def _next(self) -> int:
         self._turn = (self._turn + 1) % len(self._results)
         return self._turn
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    outcome: StepResult
-
-    def result(self) -> StepResult:
-        return self.outcome
-
-
-@dataclass(frozen=True, slots=True)
 class _Launched:
-    """results: pinned, int32 [repeats, rows, width]; filled when `over` has happened."""
+    """results: pinned, int32 [repeat, rows, width]; filled when `over` has happened."""
 
     plan: StepPlan
     variant: Variant
@@ -275,9 +283,12 @@ class _Launched:
 
     def result(self) -> StepResult:
         self.over.synchronize()
-        rows = len(self.plan.slots)
-        packed = self.results.numpy()[: self.plan.repeat, :rows]
-        return self.sampler.unpack(self.plan.step, packed, self.variant)
+        return self.sampler.unpack(self.plan.step, self.results.numpy(), self.variant)
+
+
+def shaped(flat: Tensor, *shape: int) -> Tensor:
+    """The beginning of a flat buffer in that shape: contiguous, so that it is one copy."""
+    return flat[: prod(shape)].view(shape)
 
 
 def _columns(table: Ints) -> list[Ints]:

@@ -7,7 +7,7 @@ decides nothing: a plan tells it everything, and its results tell the scheduler 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,18 +22,8 @@ from engine.sampling.sampler import SampleOutput, sample
 from engine.sampling.state import SamplerState
 from engine.sampling.stops import FinishCode
 from engine.sampling.thinking import opening_phase
-from engine.scheduler.plan import Ints, Pending, StepPlan, StepResult
+from engine.scheduler.plan import Done, Ints, Pending, StepPlan, StepResult
 from engine.types import SamplingParams, Statistic
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The CPU has nothing in flight: a step is over when it has been launched."""
-
-    outcome: StepResult
-
-    def result(self) -> StepResult:
-        return self.outcome
 
 
 class Executor:

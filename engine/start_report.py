@@ -21,6 +21,7 @@ class StartReport:
     graph_seconds: float = 0.0
     graph_bytes: int = 0
     prefill: str = ""
+    xqa: str = ""
     attention: tuple[str, ...] = ()
     products: tuple[str, ...] = ()
 
@@ -37,7 +38,7 @@ class StartReport:
             cost = f"{self.graph_seconds:.1f} s, {self.graph_bytes >> 20} MB"
             yield f"decode graphs: {self.graphs} captured in {cost}"
         if self.prefill:
-            yield f"prefill attention: {self.prefill}"
+            yield f"prefill attention: {self.prefill}; XQA for decode: {self.xqa}"
         yield from (f"decode attention, {line}" for line in self.attention)
         yield from (f"product, {line}" for line in self.products)
 

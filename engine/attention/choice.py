@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.attention.decode_kernels import DecodeKernel
 from engine.attention.decode_plan import StateView
-from engine.attention.flashinfer import DecodeKernel
 from engine.graphs.timing import TimedGraph
 
-_RUNS = 12  # launches that one measurement averages over
+_RUNS = 12  # launches that one measurement averages over, or one a layer where there are more
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Chooser:
             q.mul_(1)
             return kernel.attend(self._layers[i % len(self._layers)], q)
 
-        return TimedGraph(run, _RUNS)
+        return TimedGraph(run, max(_RUNS, len(self._layers)))
 
     def _timing(self, graph: TimedGraph, rows: int, tokens: int) -> Timing:
         layer = self._layers[0]

@@ -116,8 +116,8 @@ class DecodePlan:
     """The index arrays of one bucket, all int32 on the device.
 
     capacity: chunks that the captured grid has room for, at least `rows`. fixed_chunk: pages of a chunk, 0: chosen
-    at every step. ids, positions: [rows], of each row's input token. FlashInfer finds the arrays of `workspace` at
-    the offsets of `info`.
+    at every step. ids, positions: [rows], of each row's input token. The kernel finds the arrays of `workspace` at
+    `offsets`, in bytes.
     """
 
     MIN_CHUNK_TOKENS = 128
@@ -168,8 +168,8 @@ class DecodePlan:
     def write(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
         """slots [rows] int32; block_table [tables, width] int32, of the device's paths.
 
-        The attention kernel reads the plan before it waits for the kernel in front of it: between the two there
-        must be one of plain launch, which a step's first matrix product is.
+        The attention kernel reads the plan before it waits for the kernel in front of it. Between the two there must be
+        one that has waited itself before it let others start (see `launch.wait_for_previous`); a step has several.
         """
         _decode_plan[(self.rows,)](
             slots,

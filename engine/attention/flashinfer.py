@@ -1,40 +1,27 @@
-"""FlashInfer's kernels behind one interface: decode for a bucket of rows, prefill for a step's prompt chunks.
+"""FlashInfer's paged attention kernel, called with schedules that are written here.
 
-Decode uses the prefill kernel with one query a row, whose tensor cores read the keys of a whole group of heads at
-once, on the schedule of `decode_plan`; or XQA, which needs none. Prefill is planned by FlashInfer on the host: its
-steps are long and their lengths are known there.
-
-Sources: FlashInfer (arXiv 2501.01005); layout of its plan as of flashinfer-python 0.6.13, which is pinned.
+All that this project knows of the kernel's arguments stands in this file: the vector that describes a schedule, the
+order of `paged_run`'s arguments, the tiles. It is that of flashinfer-python 0.6.13, which is pinned; the start of an
+engine refuses another. Source: FlashInfer (arXiv 2501.01005), data/include/flashinfer/attention/scheduler.cuh.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.attention.decode_plan import DecodePlan, StateView
 from engine.errors import EngineError
 
-_NON_CAUSAL, NHD = 0, 0
-_QUERY_TILE = 16  # rows of the decode tile: the query heads of one KV head, at most this many
-
-
-class DecodeKernel(Protocol):
-    """Decode attention of one bucket. `prepare` once a step, `attend` once a layer; both can be captured."""
-
-    ids: Tensor  # [rows] int32, of each row's input token, after prepare
-    positions: Tensor
-    name: str
-
-    def prepare(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
-        """slots [rows] int32 on the device."""
-
-    def attend(self, cache: Tensor, q: Tensor) -> Tensor:
-        """cache [pages, 2, page, Hkv, D]: one layer; q [rows, Hq, D] -> [rows, Hq * D]."""
+VERSION = "0.6.13"
+HEAD_DIMS = (64, 128, 256)
+NON_CAUSAL, CAUSAL = 0, 1
+_TOKENS_BEFORE_HEADS = 0  # FlashInfer's NHD
+_NO_WINDOW = -1
+_MOST_GROUPED = 64  # query heads of one KV head that a decode tile can take
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +34,22 @@ class Heads:
     programmatic: bool
 
     @property
+    def group(self) -> int:
+        return self.q // self.kv
+
+    @property
     def scale(self) -> float:
         return 1 / math.sqrt(self.dim)
+
+    @property
+    def decode_tile(self) -> int:
+        """Query rows of a tile that hold the heads of one token."""
+        return 16 if self.group <= 16 else 64
+
+    @property
+    def prefill_tile(self) -> int:
+        """As FlashInfer's own planner has it: wider heads leave room for fewer rows."""
+        return 128 if self.dim < 256 else 64
 
 
 def check_supported(heads: Heads, capability: tuple[int, int]) -> None:
@@ -58,145 +59,122 @@ def check_supported(heads: Heads, capability: tuple[int, int]) -> None:
             f"the GPU has compute capability {capability[0]}.{capability[1]}; the attention kernels need 8.0 "
             "(Ampere) or newer: use device='cpu'"
         )
-    if heads.dim not in (64, 128, 256):
-        raise EngineError(f"no attention kernel for head_dim {heads.dim} (64, 128, 256): use device='cpu'")
-    if heads.q // heads.kv > _QUERY_TILE:
+    if heads.dim not in HEAD_DIMS:
+        known = ", ".join(map(str, HEAD_DIMS))
         raise EngineError(
-            f"{heads.q // heads.kv} query heads a key head; the decode kernel takes up to {_QUERY_TILE}: "
-            "use device='cpu'"
+            f"no attention kernel for head_dim {heads.dim} (there are {known}): use device='cpu'"
+        )
+    if heads.group > _MOST_GROUPED:
+        raise EngineError(
+            f"{heads.group} query heads a key head; the decode kernel takes up to {_MOST_GROUPED}: use device='cpu'"
         )
 
 
-def decode_module(heads: Heads) -> Any:
-    """The compiled kernel; compiles it on first use (16-40 s) where no build is cached."""
-    from flashinfer.jit import gen_batch_prefill_module
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a launch needs to know of its schedule beside the arrays. blocks: of the grid, for each KV head. rows: of
+    queries. tile: query rows of a block. Offsets are in bytes: request .. valid in the integer workspace, values and
+    sums of partial results in the scratch. fixed_grid: blocks beyond the schedule find in `valid` that they are not
+    wanted, and `total` holds the number of rows. split: results are partial and joined by a second kernel."""
 
-    dtype = torch.bfloat16
-    return gen_batch_prefill_module(
-        "fa2", dtype, dtype, dtype, torch.int32, heads.dim, heads.dim, 0, False, False, False
-    ).build_and_load()
+    blocks: int
+    rows: int
+    tile: int
+    request: int
+    query_tile: int
+    chunk: int
+    first: int
+    chunk_size: int
+    total: int = 0
+    values: int = 0
+    sums: int = 0
+    valid: int = 0
+    fixed_grid: bool = False
+    split: bool = False
 
-
-class TensorCoreDecode:
-    """FlashInfer's tensor-core kernel on the plan of `rows`. split: a path's keys are cut into chunks, whose partial
-    results a second kernel joins; without it each path is read by one block per KV head."""
-
-    def __init__(self, module: Any, heads: Heads, plan: DecodePlan, scratch: Tensor, *, split: bool) -> None:
-        self._module, self._heads, self._plan, self._scratch = module, heads, plan, scratch
-        self.ids, self.positions = plan.ids, plan.positions
-        self.name = f"tensor cores, {plan.capacity} chunks" if split else "tensor cores, whole paths"
-        at = plan.offsets
-        partial = plan.capacity * heads.q * heads.dim * 2
-        self._info = [
-            plan.capacity,
-            plan.rows,
-            at["total"],
-            _QUERY_TILE,
-            at["request"],
-            at["query_tile"],
-            at["tile"],
-            at["indptr"],
-            at["indptr"],
-            at["chunk"],
-            0,
-            partial,
-            at["valid"],
-            True,
-            split,
+    def vector(self) -> list[int | bool]:
+        """In FlashInfer's order; where the partial results of a row begin is also where they are joined from."""
+        return [
+            self.blocks,
+            self.rows,
+            self.total,
+            self.tile,
+            self.request,
+            self.query_tile,
+            self.chunk,
+            self.first,
+            self.first,
+            self.chunk_size,
+            self.values,
+            self.sums,
+            self.valid,
+            self.fixed_grid,
+            self.split,
         ]
 
-    def prepare(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
-        self._plan.write(slots, view, block_table)
 
-    def attend(self, cache: Tensor, q: Tensor) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class PageIndex:
+    """int32 on the device. query: first query of each request, and one more. pages: first page of each, and one more.
+    numbers: of the pages. last: tokens in the last page of each."""
+
+    query: Tensor
+    pages: Tensor
+    numbers: Tensor
+    last: Tensor
+
+
+class PagedKernel:
+    """The compiled kernel for one shape; compiles it on first use (16-40 s) where no build is cached."""
+
+    def __init__(self, heads: Heads) -> None:
+        from flashinfer.jit import gen_batch_prefill_module
+
+        dtype = torch.bfloat16
+        self.heads = heads
+        self._module: Any = gen_batch_prefill_module(
+            "fa2", dtype, dtype, dtype, torch.int32, heads.dim, heads.dim, 0, False, False, False
+        ).build_and_load()
+
+    def run(
+        self,
+        schedule: Schedule,
+        workspace: Tensor,
+        scratch: Tensor,
+        index: PageIndex,
+        cache: Tensor,
+        q: Tensor,
+        *,
+        mask: int,
+        programmatic: bool,
+    ) -> Tensor:
+        """q [rows, Hq, D] against one layer's cache [pages, 2, page, Hkv, D] -> [rows, Hq * D]. workspace int32,
+        scratch uint8, on the device. mask: NON_CAUSAL or CAUSAL."""
         out = torch.empty_like(q)
-        plan, heads = self._plan, self._heads
+        unused_tensors = [None] * 8  # masks, slopes, prefixes, scales
+        soft_cap, rope_scale, rope_theta, item_tokens = 0.0, 1.0, 1e-4, 0  # none of them in this variant
         self._module.paged_run(
-            self._scratch,
-            plan.workspace,
-            self._info,
+            scratch,
+            workspace,
+            schedule.vector(),
             q,
             cache[:, 0],
             cache[:, 1],
-            plan.query_indptr,
-            plan.kv_indptr,
-            plan.kv_indices,
-            plan.last_page_len,
+            index.query,
+            index.pages,
+            index.numbers,
+            index.last,
             out,
-            None,
-            _NON_CAUSAL,
-            NHD,
-            -1,
-            heads.programmatic,
-            *[None] * 8,
-            0.0,
-            heads.scale,
-            1.0,
-            1e-4,
-            0,
+            None,  # log-sum-exp
+            mask,
+            _TOKENS_BEFORE_HEADS,
+            _NO_WINDOW,
+            programmatic,
+            *unused_tensors,
+            soft_cap,
+            self.heads.scale,
+            rope_scale,
+            rope_theta,
+            item_tokens,
         )
         return out.flatten(1)
-
-
-def scratch_bytes(heads: Heads, capacity: int) -> int:
-    """Of the partial results of `capacity` chunks: values in bfloat16, log-sum-exp in float32."""
-    return capacity * heads.q * (2 * heads.dim + 4)
-
-
-class XqaScratch:
-    """Shared by every bucket: one kernel runs at a time. Semaphores start at zero and are left so by each launch."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.partial = torch.zeros(128 << 20, dtype=torch.uint8, device=device)
-        self.semaphores = torch.zeros(8 << 20, dtype=torch.uint8, device=device).view(torch.uint32)
-
-
-class XqaDecode:
-    """TensorRT-LLM's XQA kernel as FlashInfer ships it: no schedule, a dense table of pages instead."""
-
-    name = "xqa"
-
-    def __init__(self, heads: Heads, plan: DecodePlan, table_width: int, scratch: XqaScratch) -> None:
-        self._heads, self._plan, self._scratch = heads, plan, scratch
-        device = plan.ids.device
-        self.ids, self.positions = plan.ids, plan.positions
-        self._table = torch.zeros(plan.rows, table_width, dtype=torch.int32, device=device)
-        self._lengths = torch.ones(plan.rows, 1, dtype=torch.int32, device=device)
-
-    def prepare(self, slots: Tensor, view: StateView, block_table: Tensor) -> None:
-        self._plan.write(slots, view, block_table)
-        torch.index_select(block_table, 0, slots, out=self._table)
-        torch.add(self.positions.unsqueeze(1), 1, out=self._lengths)
-
-    def attend(self, cache: Tensor, q: Tensor) -> Tensor:
-        from flashinfer.xqa import xqa
-
-        out = torch.empty_like(q)
-        xqa(
-            q.unsqueeze(1),
-            cache[:, 0],
-            cache[:, 1],
-            self._table,
-            self._lengths.view(torch.uint32),
-            out.unsqueeze(1),
-            self._scratch.partial,
-            self._scratch.semaphores,
-            self._heads.kv,
-            cache.shape[2],
-            q_scale=1.0,
-            kv_scale=1.0,
-            kv_layout="NHD",
-            enable_pdl=self._heads.programmatic,
-        )
-        return out.flatten(1)
-
-
-def xqa_is_built(heads: Heads, page: int) -> bool:
-    """Whether XQA exists for this shape without a compilation of half a minute."""
-    from flashinfer.jit.xqa import gen_xqa_module
-
-    dtype = torch.bfloat16
-    group = heads.q // heads.kv
-    if group & (group - 1) or heads.dim % 16:
-        return False
-    return bool(gen_xqa_module(dtype, dtype, page, heads.dim, group, False, dtype).is_compiled)

@@ -8,18 +8,18 @@ not depend on where its prompt was cut nor on what ran beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.attention.flashinfer import NHD, Heads, decode_module
+from engine.attention.flashinfer import CAUSAL, Heads, PagedKernel, PageIndex, Schedule
 from engine.kv.device_pool import DevicePool
+from engine.kv.upload import Upload
 
-_CAUSAL = 1
-_TILE = 128  # query rows of a tile: tokens times the query heads of one KV head
+_UNSPLIT = 1 << 30  # tokens of a chunk, more than any path has
 _SCRATCH_BYTES = 256 << 20
 
 
@@ -72,7 +72,8 @@ class PlannedPrefill:
         )
 
     def attend(self, cache: Tensor, q: Tensor) -> Tensor:
-        out: Tensor = self._wrappers[self._turn].run(q, (cache[:, 0], cache[:, 1]))
+        out = torch.empty_like(q)  # the wrapper would clear one
+        self._wrappers[self._turn].run(q, (cache[:, 0], cache[:, 1]), out=out)
         return out.flatten(1)
 
 
@@ -81,55 +82,41 @@ class TiledPrefill:
 
     backend = "fa2, fixed tiles"
 
-    def __init__(self, pool: DevicePool, heads: Heads) -> None:
-        self._module: Any = decode_module(heads)
-        self._page, self._heads, self._device = pool.page_size, heads, pool.data.device
-        self._scratch = torch.empty(16, dtype=torch.uint8, device=self._device)
-        self._index: list[Tensor] = []
-        self._workspace = torch.empty(0, dtype=torch.int32, device=self._device)
-        self._info: list[int | bool] = []
+    def __init__(self, kernel: PagedKernel, pool: DevicePool, ring: int) -> None:
+        self._kernel, self._page = kernel, pool.page_size
+        self._upload = Upload(ring, pool.data.device)
+        self._scratch = torch.empty(16, dtype=torch.uint8, device=pool.data.device)  # nothing is split
+        self._ready: tuple[Schedule, Tensor, PageIndex] | None = None
 
     def plan(self, starts: Sequence[int], lengths: Sequence[int], pages: Tensor) -> None:
         query, keys, last = _indptr(starts, lengths, self._page)
-        group = self._heads.q // self._heads.kv
-        tiles = [-(-length * group // _TILE) for length in lengths]
+        heads = self._kernel.heads
+        tiles = [-(-length * heads.group // heads.prefill_tile) for length in lengths]
         request = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
         tile = np.concatenate([np.arange(count, dtype=np.int32) for count in tiles])
-        # FlashInfer's order of offsets; where nothing is split the output of a chunk starts at its queries.
-        sections = [request, tile, np.zeros_like(tile), query, np.array([1 << 30], dtype=np.int32)]
+        # Where nothing is split the output of a chunk starts at its queries.
+        sections = [request, tile, np.zeros_like(tile), query, np.array([_UNSPLIT], dtype=np.int32)]
         offsets, flat = _aligned(sections)
-        self._workspace = torch.from_numpy(flat).to(self._device)
-        self._index = [torch.from_numpy(array).to(self._device) for array in (query, keys, last)]
-        self._index.insert(2, pages)
-        at_request, at_tile, at_chunk, at_out, at_size = offsets
-        total = int(query[-1])
-        self._info = [len(request), total, 0, _TILE, at_request, at_tile, at_chunk, 0, at_out, at_size]
-        self._info += [0, 0, 0, False, False]
+        workspace, *index = (part.clone() for part in self._upload.send([flat, query, keys, last]))
+        at_request, at_tile, at_chunk, at_first, at_size = offsets
+        schedule = Schedule(
+            blocks=len(request),
+            rows=int(query[-1]),
+            tile=heads.prefill_tile,
+            request=at_request,
+            query_tile=at_tile,
+            chunk=at_chunk,
+            first=at_first,
+            chunk_size=at_size,
+        )
+        self._ready = schedule, workspace, PageIndex(index[0], index[1], pages, index[2])
 
     def attend(self, cache: Tensor, q: Tensor) -> Tensor:
-        out = torch.empty_like(q)
-        self._module.paged_run(
-            self._scratch,
-            self._workspace,
-            self._info,
-            q,
-            cache[:, 0],
-            cache[:, 1],
-            *self._index,
-            out,
-            None,
-            _CAUSAL,
-            NHD,
-            -1,
-            False,
-            *[None] * 8,
-            0.0,
-            self._heads.scale,
-            1.0,
-            1e-4,
-            0,
+        assert self._ready is not None, "a step is planned before its first layer"
+        schedule, workspace, index = self._ready
+        return self._kernel.run(
+            schedule, workspace, self._scratch, index, cache, q, mask=CAUSAL, programmatic=False
         )
-        return out.flatten(1)
 
 
 def _indptr(starts: Sequence[int], lengths: Sequence[int], page: int) -> list[NDArray[np.int32]]:

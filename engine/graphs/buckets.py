@@ -9,7 +9,6 @@ from engine.config import INVARIANT_ROWS
 
 # A padded row costs next to nothing below this size, where the weights' bytes are all that counts.
 _FINE = 64
-_COARSE = 16
 
 
 def default_buckets(max_paths: int) -> tuple[int, ...]:
@@ -32,9 +31,9 @@ def invariant_buckets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({_whole(size) for size in sizes}))
 
 
-def uncaptured(rows: int) -> int:
-    """The size of a step that is too large for every bucket: few distinct ones, because each has buffers of its own."""
-    return -(-rows // _COARSE) * _COARSE
+def uncaptured(rows: int, block: int) -> int:
+    """The size of a step that is too large for every bucket: whole blocks, because each size has buffers of its own."""
+    return -(-rows // block) * block
 
 
 def _whole(size: int) -> int:

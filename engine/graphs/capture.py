@@ -54,8 +54,10 @@ class DecodeGraphs:
             # Not torch.cuda.graph: it collects garbage first, which takes longer than the capture. Only this thread's
             # calls count, because the caller's may use the device meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            self._body(rows, variant)
-            graph.capture_end()
+            try:
+                self._body(rows, variant)
+            finally:
+                graph.capture_end()
         self._graphs[rows, variant] = graph
         grown = torch.cuda.memory_reserved() - before
         self.log.append(Captured(rows, variant, time.perf_counter() - begun, grown))

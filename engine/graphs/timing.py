@@ -20,10 +20,13 @@ class TimedGraph:
         stream.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         # Not torch.cuda.graph: it collects garbage first, which takes longer than the capture, and there are hundreds.
-        self._graph.capture_begin()
-        for i in range(runs):
-            run(i)
-        self._graph.capture_end()
+        # Only this thread's calls count, because the caller's may use the device meanwhile.
+        self._graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            for i in range(runs):
+                run(i)
+        finally:
+            self._graph.capture_end()
 
     def microseconds(self) -> float:
         """Of one piece of work: the best of a few replays behind one that warms up."""

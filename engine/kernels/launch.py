@@ -31,7 +31,11 @@ def launch_on(device: torch.device) -> Launch:
 
 @triton.jit
 def wait_for_previous(PDL: tl.constexpr):
-    """Before the first read of what the kernel before has written; lets the next one start right behind."""
+    """Before the first read of what the kernel before has written; lets the next one start right behind.
+
+    In this order: whoever starts after this kernel has waited knows that all kernels before this one are over. On that
+    ground attention reads its schedule, which is several kernels old, without waiting.
+    """
     if PDL:
         tl_cuda.gdc_wait()
         tl_cuda.gdc_launch_dependents()

@@ -17,7 +17,7 @@ from engine.kernels.norm import add_norm
 from engine.kernels.stream_linear import MAX_ROWS, TILE_ROWS, StreamShape, stream_linear
 from engine.models.products import Multiply, Product, head, linear
 
-_LAYERS = 8  # whose weights one measurement reads
+_BYTES = 256 << 20  # of weights that one measurement reads: several times what a cache holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class MeasuredProducts:
         for matrix, weights in self._weights.items():
             for rows in sizes:
                 if cuts := matrix.cuts(rows):
-                    self._choose(matrix, rows, weights[:_LAYERS], cuts)
+                    self._choose(matrix, rows, weights[: -(-_BYTES // weights[0].nbytes)], cuts)
 
     def lines(self) -> Iterator[str]:
         return (verdict.line() for verdict in self.verdicts)

@@ -1,4 +1,4 @@
-"""Matrix products of the GPU engine: bfloat16 in, float32 sums.
+"""Matrix products of the GPU engine: bfloat16 in, sums in float32 within a kernel.
 
 `product_choice` takes the fastest for each matrix and number of rows. The library chooses its kernel by the number of
 rows, and with it the order of a row's sum; `BlockProducts` always asks for the same number, so that a row has the same
@@ -61,6 +61,6 @@ class BlockProduct:
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.shape[0]
-        padded = functional.pad(x, (0, 0, 0, -rows % INVARIANT_ROWS))
+        padded = functional.pad(x, (0, 0, 0, -rows % INVARIANT_ROWS)) if rows % INVARIANT_ROWS else x
         parts = [self.product(block) for block in padded.split(INVARIANT_ROWS)]  # type: ignore[no-untyped-call]
         return parts[0][:rows] if len(parts) == 1 else torch.cat(parts)[:rows]

@@ -107,3 +107,13 @@ class Pending(Protocol):
     def result(self) -> StepResult:
         """Waits for it. Raises what the step raised."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that was over when it had been launched."""
+
+    outcome: StepResult
+
+    def result(self) -> StepResult:
+        return self.outcome

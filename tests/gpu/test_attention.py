@@ -6,17 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attention.decode_plan import DecodePlan, StateView
-from engine.attention.flashinfer import (
+from engine.attention.decode_kernels import (
     DecodeKernel,
-    Heads,
     TensorCoreDecode,
     XqaDecode,
     XqaScratch,
-    decode_module,
     scratch_bytes,
-    xqa_is_built,
+    xqa_obstacle,
 )
+from engine.attention.decode_plan import DecodePlan, StateView
+from engine.attention.flashinfer import Heads, PagedKernel
 from engine.attention.prefill import PlannedPrefill, TiledPrefill
 from engine.kernels.launch import launch_on
 from engine.kv.device_pool import DevicePool
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.gpu
 BF16 = torch.bfloat16
 PAGE, PAGES, WIDTH, SLOTS = 64, 2000, 1024, 24
 LENGTHS = [1, 63, 64, 65, 2048, 50_000, 777, 4097, 128, 10_001]
-SHAPES = [(32, 8, 128), (8, 2, 64), (28, 4, 128), (6, 6, 64), (16, 1, 128)]
+SHAPES = [(32, 8, 128), (8, 2, 64), (28, 4, 128), (6, 6, 64), (16, 1, 128), (40, 2, 64)]
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=str)
@@ -41,6 +40,7 @@ class Setting:
         torch.manual_seed(5)
         self.device = torch.device("cuda")
         self.heads = Heads(q_heads, kv_heads, dim, launch_on(self.device).programmatic)
+        self.kernel = PagedKernel(self.heads)
         self.pool = DevicePool(
             layers=2,
             kv_heads=kv_heads,
@@ -68,14 +68,12 @@ class Setting:
         return torch.einsum("hgl,lhd->hgd", scores.softmax(-1), v).flatten()
 
     def kernels(self, rows: int) -> dict[str, DecodeKernel]:
-        module = decode_module(self.heads)
-
         def tensor_cores(capacity: int, split: bool, fixed: int = 0) -> TensorCoreDecode:
             plan = DecodePlan(rows, capacity, PAGE, WIDTH, self.device, fixed)
             scratch = torch.empty(
                 scratch_bytes(self.heads, plan.capacity), dtype=torch.uint8, device=self.device
             )
-            return TensorCoreDecode(module, self.heads, plan, scratch, split=split)
+            return TensorCoreDecode(self.kernel, plan, scratch, split=split)
 
         found: dict[str, DecodeKernel] = {
             "33 chunks": tensor_cores(33, True),
@@ -83,7 +81,7 @@ class Setting:
             "fixed": tensor_cores(1, True, 64),
             "whole": tensor_cores(rows, False),
         }
-        if xqa_is_built(self.heads, PAGE):
+        if not xqa_obstacle(self.heads, PAGE, torch.cuda.get_device_capability()[0]):
             plan = DecodePlan(rows, rows, PAGE, WIDTH, self.device)
             found["xqa"] = XqaDecode(self.heads, plan, WIDTH, XqaScratch(self.device))
         return found
@@ -153,7 +151,7 @@ def test_prompt_chunks_see_the_tokens_before_them_and_none_behind(setting, kind)
     prefill = (
         PlannedPrefill(setting.pool, setting.heads, 2)
         if kind == "planned"
-        else TiledPrefill(setting.pool, setting.heads)
+        else TiledPrefill(setting.kernel, setting.pool, 2)
     )
     starts, lengths = zip(*CHUNKS, strict=True)
     q = torch.randn(sum(lengths), setting.heads.q, setting.heads.dim, device=setting.device).to(BF16)
@@ -167,7 +165,7 @@ def test_prompt_chunks_see_the_tokens_before_them_and_none_behind(setting, kind)
 
 
 def test_tiled_prefill_gives_a_token_the_same_bits_wherever_its_prompt_was_cut(setting):
-    prefill = TiledPrefill(setting.pool, setting.heads)
+    prefill = TiledPrefill(setting.kernel, setting.pool, 2)
     q = torch.randn(320, setting.heads.q, setting.heads.dim, device=setting.device).to(BF16)
     seen = []
     for cuts in ([320], [16, 304], [128, 16, 176]):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.sampling import SamplerState, opening_phase, sample
+from engine.sampling.device.result import out_width
 from engine.sampling.device.sampler import DeviceSampler
 from engine.sampling.sampler import SampleOutput
 from engine.scheduler.plan import Admit, StepResult
@@ -104,8 +105,8 @@ class Pair:
 def launch(sampler: DeviceSampler, logits: Tensor, slots: Sequence[int], *, repeat: int = 1) -> StepResult:
     """`repeat` launches over the same logits, unpacked."""
     rows = torch.tensor(slots, dtype=torch.int32, device=logits.device)
-    out = torch.zeros(repeat, len(slots), sampler.out_width, dtype=torch.int32, device=logits.device)
     variant = sampler.variant
+    out = torch.zeros(repeat, len(slots), out_width(variant), dtype=torch.int32, device=logits.device)
     for turn in range(repeat):
         sampler.launch(logits, rows, variant, out[turn])
     return sampler.unpack(0, out.cpu().numpy(), variant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engine.sampling.device.result import out_width
 from engine.sampling.device.variant import Filters
 from engine.types import SamplingParams, Statistic
 from tests.sampling_device.pair import Pair
@@ -52,7 +53,7 @@ def test_a_replay_equals_its_launches(device: torch.device, kind: Filters) -> No
     for captured in (False, True):
         sampler = pair_of(device, kind).on_device
         variant, first = sampler.variant, sampler.state.clone()
-        out = torch.zeros(ROWS, sampler.out_width, dtype=torch.int32, device=device)
+        out = torch.zeros(ROWS, out_width(variant), dtype=torch.int32, device=device)
         logits.copy_(every[0])
         sampler.launch(logits, rows, variant, out)  # compiles
         graph = torch.cuda.CUDAGraph()

@@ -15,7 +15,7 @@ from engine.kernels.launch import launch_on, wait_for_previous, warps_for
 from engine.sampling.device import budget, track
 from engine.sampling.device import columns as c
 from engine.sampling.device.race import Pass, reported
-from engine.sampling.device.result import OUT_WIDTH, Field
+from engine.sampling.device.result import Field
 from engine.sampling.device.settle import settle
 from engine.sampling.device.tables import Tables
 from engine.sampling.device.variant import Filters, Variant
@@ -40,7 +40,6 @@ _LOGPROB = tl.constexpr(int(Field.LOGPROB))
 _STATISTICS = tl.constexpr(int(Field.STATISTICS))
 _TOP_IDS = tl.constexpr(int(Field.TOP_IDS))
 _TOP_LOGPROBS = tl.constexpr(int(Field.TOP_LOGPROBS))
-_OUT_WIDTH = tl.constexpr(OUT_WIDTH)
 _MAX_WINDOW = tl.constexpr(MAX_WINDOW)
 _TOP_BLOCK = tl.constexpr(triton.next_power_of_2(MAX_LOGPROBS))
 
@@ -134,6 +133,7 @@ def _commit(
     STATISTICS: tl.constexpr,
     LOGPROBS: tl.constexpr,
     TOP: tl.constexpr,
+    OUT_WIDTH: tl.constexpr,
     TILE: tl.constexpr,
     PAD: tl.constexpr,
     PDL: tl.constexpr,
@@ -142,7 +142,7 @@ def _commit(
     wait_for_previous(PDL)
     slot = tl.load(slots + row).to(tl.int64)
     path = state + slot * c.WIDTH
-    result = out + row * _OUT_WIDTH
+    result = out + row * OUT_WIDTH
     stands = tl.load(path + c.FINISH)
     if stands != 0:
         phase = tl.load(path + c.PHASE)
@@ -177,7 +177,7 @@ def commit(
 ) -> None:
     """Launches it over n rows. logits: [n, vocab], any float type; slots: [n] int32; passes: those that
     have run; best: the highest logits of each row and their ids, [n, k], where the variant has log-probabilities;
-    out: [n, OUT_WIDTH] int32."""
+    out: [n, out_width of the variant] int32, contiguous."""
     full = variant.filters is Filters.FULL
     source = work.scores if full else logits
     top_values, top_ids = best if best is not None else (logits, slots)
@@ -203,6 +203,7 @@ def commit(
         STATISTICS=variant.statistics,
         LOGPROBS=variant.logprobs,
         TOP=top_ids.shape[-1] if best is not None else 0,
+        OUT_WIDTH=out.shape[1],
         TILE=tiling.tile,
         PAD=tiling.pad,
         num_warps=warps_for(tiling.tile),

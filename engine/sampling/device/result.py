@@ -33,8 +33,15 @@ assert Field.STATISTICS + len(Statistic) <= Field.TOP_IDS
 assert Field.TOP_IDS + MAX_LOGPROBS <= Field.TOP_LOGPROBS
 
 
+def out_width(variant: Variant) -> int:
+    """Columns of a packed row: only what a path asks for is copied to the host."""
+    if variant.logprobs:
+        return int(OUT_WIDTH)
+    return int(Field.TOP_IDS) if variant.statistics else int(Field.STATISTICS)
+
+
 def unpack(step: int, packed: Ints, variant: Variant, vocab: int) -> StepResult:
-    """packed: int32 [repeat, rows, OUT_WIDTH], as the launches of one step have left it. The result shares no memory
+    """packed: int32 [repeat, rows, out_width], as the launches of one step have left it. The result shares no memory
     with it. A row that stands still does so until the step ends: its tokens are the first `count`."""
     rows = packed.shape[1]
     count = packed[:, :, Field.COUNT].sum(0, dtype=np.int32)

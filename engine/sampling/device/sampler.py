@@ -18,7 +18,7 @@ from engine.sampling.device.commit import commit
 from engine.sampling.device.floors import find_floors
 from engine.sampling.device.measure import measure
 from engine.sampling.device.race import NUCLEUS, PLAIN, run_pass
-from engine.sampling.device.result import OUT_WIDTH, unpack
+from engine.sampling.device.result import unpack
 from engine.sampling.device.shape import shape
 from engine.sampling.device.slots import Column, check_eos, params_row, slot_row
 from engine.sampling.device.tables import Tables
@@ -36,8 +36,6 @@ class DeviceSampler:
     Every launch has fixed addresses, waits for nothing and branches on nothing but the variant and the number of rows:
     it can be captured, and a replay is right for whatever the slots hold then.
     """
-
-    out_width = OUT_WIDTH
 
     def __init__(
         self,
@@ -113,7 +111,7 @@ class DeviceSampler:
         """Draws one token for each row and advances its slot.
 
         logits: [n, vocab] bfloat16 or float32, left unchanged; rows: int32 [n], the slot of each, distinct but for
-        padded rows; out: int32 [n, OUT_WIDTH], see result.py. All on the device.
+        padded rows; out: int32 [n, `out_width` of the variant], see result.py. All on the device.
         """
         if len(rows) > self._max_rows:
             raise ValueError(f"{len(rows)} rows, but room for {self._max_rows}")
@@ -123,7 +121,7 @@ class DeviceSampler:
             self._launch(logits[part], rows[part], variant, out[part])
 
     def unpack(self, step: int, packed: Ints, variant: Variant) -> StepResult:
-        """packed: int32 [repeat, rows, OUT_WIDTH] on the host: what the launches of one step have left in `out`."""
+        """packed: int32 [repeat, rows, `out_width`] on the host: what the launches of one step have left in `out`."""
         return unpack(step, packed, variant, self._tiling.vocab)
 
     def _shared_row(self, params: SamplingParams) -> NDArray[np.int32]:
