@@ -18,15 +18,15 @@ from torch import Tensor
 
 from engine.attention.decode import DecodeAttention
 from engine.attention.prefill import Prefill
+from engine.device_changes import DeviceChanges
 from engine.graphs.buckets import bucket_for, uncaptured
 from engine.graphs.capture import DecodeGraphs
-from engine.kernels.scatter import admit_rows, write_cells
 from engine.kv.device_pool import DevicePool
 from engine.kv.upload import Upload
 from engine.models.device import DeviceTransformer, Step
 from engine.sampling.device.result import OUT_WIDTH, out_width
 from engine.sampling.device.sampler import DeviceSampler
-from engine.sampling.device.slots import Column, check_widths
+from engine.sampling.device.slots import check_widths
 from engine.sampling.device.variant import Variant
 from engine.scheduler.plan import Chunk, Done, Ints, Pending, StepPlan, StepResult
 from engine.types import SamplingParams
@@ -79,6 +79,7 @@ class DeviceExecutor:
         self.buckets, self._stream = sizes.buckets, stream
         device = block_table.device
         self._upload = Upload(_UPLOADS * sizes.launches, device)
+        self._changes = DeviceChanges(pool, block_table, sampler, self._upload, sizes.slots)
         self._row_slots = torch.full((sizes.most,), sizes.slots, dtype=torch.int32, device=device)
         self._uploaded: tuple[int, ...] = ()
         self._out = torch.zeros(sizes.most * OUT_WIDTH, dtype=torch.int32, device=device)
@@ -109,7 +110,8 @@ class DeviceExecutor:
     def launch(self, plan: StepPlan) -> Pending:
         """Queues the step and returns; only a variant that was not captured at the start takes a moment."""
         with torch.cuda.stream(self._stream):
-            variant = self._apply(plan)
+            self._changes.apply(plan)
+            variant = self._sampler.variant
             if plan.empty:
                 return Done(StepResult.blank(plan.step, plan.repeat, 0))
             rows = self._rows(plan)
@@ -125,52 +127,6 @@ class DeviceExecutor:
             over = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             over.record()
         return _Launched(plan, variant, results, over, self._sampler)
-
-    # -- a plan's changes ------------------------------------------------------------------------------------
-
-    def _apply(self, plan: StepPlan) -> Variant:
-        for table in plan.releases:
-            if table < self._slots:
-                self._sampler.release(table)
-        for admit in plan.admits:
-            self._sampler.admit(admit)
-        if plan.admits or plan.edits or plan.closes or plan.resumes:
-            self._write(plan)
-        self.pool.copy(plan.copies)
-        return self._sampler.variant
-
-    def _write(self, plan: StepPlan) -> None:
-        edits = np.array(
-            [(self._table(e.table), e.at, self.pool.place(e.page)) for e in plan.edits], dtype=np.int32
-        )
-        closes = [slot for slot in plan.closes if self._sampler.thinks(slot)]
-        cells = np.array(
-            [(slot, Column.MAX_THINK, 0) for slot in closes]
-            + [(slot, Column.FINISH, 0) for slot in plan.resumes],
-            dtype=np.int32,
-        )
-        owners = np.array(
-            [(a.slot, self._table(a.prompt_table), a.shared_pages) for a in plan.admits], dtype=np.int32
-        )
-        records = [self._sampler.record(admit) for admit in plan.admits]
-        parts = [
-            *_columns(owners),
-            np.concatenate(records) if records else np.empty(0, dtype=np.int32),
-            *_columns(edits),
-            *_columns(cells),
-        ]
-        slots, prompts, shared, rows, at, column, page, slot, field, value = self._upload.send(parts)
-        state = self._sampler.state
-        if plan.admits:
-            admit_rows(slots, prompts, shared, rows, state, self._block_table, self.pool.padding)
-        if len(edits):
-            write_cells(self._block_table, at, column, page)
-        if len(cells):
-            write_cells(state, slot, field, value)
-
-    def _table(self, table: int) -> int:
-        """Row of the block table. Row `slots` is that of padded rows, so prompts' tables lie one further."""
-        return table if table < self._slots else table + 1
 
     def _rows(self, plan: StepPlan) -> Rows:
         count = len(plan.slots)
@@ -249,7 +205,7 @@ class DeviceExecutor:
         ids = np.zeros(padded, dtype=np.int32)
         ids[:count] = chunk.ids
         tables = np.full(padded, self._slots, dtype=np.int32)
-        tables[:count] = self._table(chunk.table)
+        tables[:count] = self._changes.row(chunk.table)
         positions = np.zeros(padded, dtype=np.int32)
         positions[:count] = np.arange(chunk.start, chunk.start + count)
         return ids, tables, positions
@@ -259,7 +215,7 @@ class DeviceExecutor:
         page = self.pool.page_size
         ends = [-(-(chunk.start + length) // page) for chunk, length in zip(chunks, lengths, strict=True)]
         return torch.cat(
-            [self._block_table[self._table(c.table), :end] for c, end in zip(chunks, ends, strict=True)]
+            [self._block_table[self._changes.row(c.table), :end] for c, end in zip(chunks, ends, strict=True)]
         )
 
     def _packed(self, size: int, variant: Variant) -> Tensor:
@@ -289,10 +245,3 @@ class _Launched:
 def shaped(flat: Tensor, *shape: int) -> Tensor:
     """The beginning of a flat buffer in that shape: contiguous, so that it is one copy."""
     return flat[: prod(shape)].view(shape)
-
-
-def _columns(table: Ints) -> list[Ints]:
-    """The three columns of a table of cells, each contiguous."""
-    if not len(table):
-        return [np.empty(0, dtype=np.int32)] * 3
-    return [np.ascontiguousarray(table[:, i]) for i in range(3)]

@@ -7,17 +7,15 @@ the writes of rows that stand for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from math import gcd
 
 import torch
+from torch import Tensor
 
-from engine.kv.edits import PageCopy
+from engine.kernels.page_copy import copy_pages
 
 _STRIDE = 7919  # or the next number that shares no factor with the number of pages
-
-_COPIES_AT_ONCE = 64  # each passes through a temporary of its size
 
 
 class DevicePool:
@@ -48,11 +46,7 @@ class DevicePool:
         otherwise read addresses at equal distances, which the memory's channels serve at 0.85 of their speed."""
         return page * self._stride % self.padding
 
-    def copy(self, copies: Sequence[PageCopy]) -> None:
-        """Whole pages: what lies behind a copy's tokens is overwritten before it is read."""
-        for start in range(0, len(copies), _COPIES_AT_ONCE):
-            some = copies[start : start + _COPIES_AT_ONCE]
-            pairs = torch.tensor([[self.place(c.source), self.place(c.target)] for c in some]).to(
-                self.data.device, non_blocking=True
-            )
-            self.data.index_copy_(0, pairs[:, 1], self.data.index_select(0, pairs[:, 0]))
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Whole pages by their places, int32 [n] on the device: what lies behind a copy's tokens is written before it is
+        read."""
+        copy_pages(self.data, sources, targets)

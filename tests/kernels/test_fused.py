@@ -134,13 +134,12 @@ def test_copied_pages_are_whole_and_the_others_stay(device):
     pool = DevicePool(layers=2, kv_heads=1, head_dim=16, pages=5, page_size=4, dtype=BF16, device=device)
     pool.data.copy_(torch.randn(pool.data.shape, device=device))
     before = pool.data.clone()
-    from engine.kv.edits import PageCopy
-
-    pool.copy([PageCopy(0, 3, 2), PageCopy(1, 4, 4)])
-    place = [pool.place(page) for page in range(5)]
-    assert sorted(place) == list(range(5))
-    for page, source in enumerate((0, 1, 2, 0, 1)):
-        assert torch.equal(pool.data[place[page]], before[place[source]])
+    sources, targets = (
+        torch.tensor(pages, dtype=torch.int32, device=device) for pages in ([0, 1, 0], [3, 4, 2])
+    )
+    pool.copy(sources, targets)
+    for page, source in enumerate((0, 1, 0, 0, 1)):
+        assert torch.equal(pool.data[page], before[source])
 
 
 @pytest.mark.parametrize("pages", [1, 2, 7919, 7920, 1000])
