@@ -10,6 +10,8 @@ from pathlib import Path
 from engine.config import EngineConfig
 from engine.errors import InvalidParameter
 from engine.loop import StepLoop
+from engine.scheduler.limits import Limits
+from engine.scheduler.scheduler import Scheduler
 from engine.start_report import StartReport
 
 log = logging.getLogger("engine")
@@ -35,12 +37,10 @@ class ModelInfo:
 def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     """Loads the model and builds its loop. Raises ModelLoadError, InvalidParameter, DoesNotFit, EngineError.
 
-    Torch is imported here and not before: whoever only talks to an engine does without.
+    Models and devices are imported here and not before: whoever only talks to an engine does without.
     """
     from engine.models.loader import expected_tensors
     from engine.models.spec import ModelSpec
-    from engine.scheduler.limits import Limits
-    from engine.scheduler.scheduler import Scheduler
 
     path = Path(config.model)
     spec = ModelSpec.read(path)
@@ -56,14 +56,14 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     for line in backend.report.lines():
         log.info(line)
     limits = Limits(
-        backend.pages,
-        config.page_size,
-        config.max_paths,
-        config.tokens_per_step,
-        config.chunk_block,
-        context,
-        config.steps_queued,
-        config.idle_tokens,
+        pages=backend.pages,
+        page_size=config.page_size,
+        max_paths=config.max_paths,
+        step_tokens=config.tokens_per_step,
+        block=config.chunk_block,
+        context_length=context,
+        queue_steps=config.steps_queued,
+        idle_tokens=config.idle_tokens,
     )
     loop = StepLoop(
         Scheduler(limits),
@@ -72,17 +72,17 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         kv_bytes_per_page=backend.token_bytes * config.page_size,
     )
     info = ModelInfo(
-        path.name,
-        path,
-        spec.family,
-        sum(math.prod(shape) for shape in expected_tensors(spec).values()),
-        spec.vocab,
-        context,
-        spec.eos_ids,
-        backend.dtype,
-        backend.device,
-        backend.threads,
-        backend.report,
+        name=path.name,
+        path=path,
+        family=spec.family,
+        parameters=sum(math.prod(shape) for shape in expected_tensors(spec).values()),
+        vocab_size=spec.vocab,
+        context_length=context,
+        eos_ids=spec.eos_ids,
+        dtype=backend.dtype,
+        device=backend.device,
+        threads=backend.threads,
+        start=backend.report,
     )
     return info, loop
 

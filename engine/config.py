@@ -33,11 +33,11 @@ class EngineConfig:
     """model: a Hugging Face folder. dtype auto: float32 on the CPU, bfloat16 on a GPU. threads: of the CPU's kernels,
     None for all cores. context_length: None for the model's own. kv_tokens: size of the KV pool, None for what memory
     allows. max_paths: paths that decode at once; more wait their turn. step_tokens: tokens of one step, decode and
-    prompt chunks together; None: 256 on the CPU; on a GPU 2,048, and 8,192 while nothing decodes. page_size: tokens of
-    a page. overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1 on a GPU. queue_steps: steps
-    that may be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8 on a GPU. own_process: the
-    step loop runs in a process of its own, for servers: the caller's Python then never holds it up. weights: random
-    makes a model of the folder's shape without its tensors, for measurements.
+    prompt chunks together; None: 256 on the CPU, more where max_paths needs it; on a GPU 2,048, and 8,192 while nothing
+    decodes. page_size: tokens of a page. overlap: steps in flight while the host works (0 or 1); None: 0 on the CPU, 1
+    on a GPU. queue_steps: steps that may be queued at once while nobody can act on their tokens; None: 1 on the CPU, 8
+    on a GPU. own_process: the step loop runs in a process of its own, for servers: the caller's Python then never holds
+    it up. weights: random makes a model of the folder's shape without its tensors, for measurements.
 
     On a GPU only. capture_sizes: numbers of rows that decode steps are padded to and captured for as CUDA graphs; None:
     what max_paths can run. enforce_eager: the same steps at the same sizes, launched kernel by kernel. batch_invariant:
@@ -82,11 +82,10 @@ class EngineConfig:
         ):
             if value is not None and value < 1:
                 raise InvalidParameter(f"{name} must be >= 1, got {value}")
-        least = -(-self.max_paths // self.chunk_block) * self.chunk_block + self.chunk_block
-        if self.tokens_per_step < least:
+        if self.tokens_per_step < self._least_tokens:
             raise InvalidParameter(
-                f"step_tokens must be >= {least} for {self.max_paths} paths and a block of prompt, "
-                f"got {self.step_tokens}"
+                f"step_tokens must be >= {self._least_tokens} for {self.max_paths} paths and a block of prompt, "
+                f"got {self.tokens_per_step}"
             )
         if self.on_gpu:
             self._check_gpu()
@@ -101,7 +100,7 @@ class EngineConfig:
     def tokens_per_step(self) -> int:
         if self.step_tokens is not None:
             return self.step_tokens
-        return max(GPU_STEP_TOKENS, 2 * self.max_paths) if self.on_gpu else 256
+        return max(GPU_STEP_TOKENS, 2 * self.max_paths) if self.on_gpu else max(256, self._least_tokens)
 
     @property
     def idle_tokens(self) -> int:
@@ -124,6 +123,11 @@ class EngineConfig:
     @property
     def steps_queued(self) -> int:
         return self.queue_steps if self.queue_steps is not None else (8 if self.on_gpu else 1)
+
+    @property
+    def _least_tokens(self) -> int:
+        """Of a step: every path's, in whole blocks, and a block of some prompt."""
+        return (-(-self.max_paths // self.chunk_block) + 1) * self.chunk_block
 
     def _check_gpu(self) -> None:
         if self.dtype == "float32":

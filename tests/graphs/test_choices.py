@@ -80,6 +80,7 @@ def test_a_product_is_streamed_only_in_a_form_that_what_follows_can_read():
             {"device": "cuda", "max_paths": 64, "step_tokens": 100, "batch_invariant": True},
             "step_tokens must be >= 128",
         ),
+        ({"max_paths": 300, "step_tokens": 256}, "step_tokens must be >= 320 .* got 256"),
         ({"capture_sizes": (1,)}, "capture_sizes"),
         ({"enforce_eager": True}, "enforce_eager"),
         ({"batch_invariant": True}, "batch_invariant"),
@@ -101,3 +102,9 @@ def test_a_gpu_engine_overlaps_queues_and_takes_long_chunks_while_nothing_decode
     assert EngineConfig("model", device="cuda", step_tokens=512).idle_tokens == 512
     cpu = EngineConfig("model")
     assert (cpu.steps_in_flight, cpu.steps_queued, cpu.tokens_per_step, cpu.idle_tokens) == (0, 1, 256, 256)
+
+
+def test_a_step_is_as_large_as_its_paths_need_where_nobody_has_said_how_large():
+    for device, paths, tokens in (("cpu", 240, 256), ("cpu", 300, 320), ("cuda", 4096, 8192)):
+        assert EngineConfig("model", device=device, max_paths=paths).tokens_per_step == tokens
+    assert EngineConfig("model", device="cuda", max_paths=4096, batch_invariant=True).tokens_per_step == 8192
