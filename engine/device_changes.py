@@ -64,8 +64,8 @@ class DeviceChanges:
 
     def _cells(self, plan: StepPlan) -> list[tuple[int, int, int]]:
         """Thinking that is closed by force: nothing is left of its budget. A held path that goes on: it runs again."""
-        closes = [(slot, Column.MAX_THINK, 0) for slot in plan.closes if self._sampler.thinks(slot)]
-        return closes + [(slot, Column.FINISH, 0) for slot in plan.resumes]
+        closes = [(slot, int(Column.MAX_THINK), 0) for slot in plan.closes if self._sampler.thinks(slot)]
+        return closes + [(slot, int(Column.FINISH), 0) for slot in plan.resumes]
 
 
 def _columns(count: int, rows: Sequence[tuple[int, ...]]) -> list[Ints]:

@@ -47,6 +47,6 @@ class DevicePool:
         return page * self._stride % self.padding
 
     def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """Whole pages by their places, int32 [n] on the device: what lies behind a copy's tokens is written before it is
-        read."""
+        """Whole pages by their places, int32 [n] on the device: what lies behind a copy's tokens is written before
+        anybody reads it."""
         copy_pages(self.data, sources, targets)
