@@ -44,6 +44,9 @@ class Executor:
     def check(self, sampling: SamplingParams) -> None:
         """Nothing that is valid is too much here: tables grow."""
 
+    def close(self) -> None:
+        """Nothing here outlives its last reference."""
+
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Pending:
         """Raises whatever the step raises; the loop turns that into the end of every path."""

@@ -14,6 +14,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from engine.errors import EngineClosed, EngineError, InvalidParameter
 from engine.messages import (
     AddPaths,
@@ -34,7 +36,7 @@ from engine.scheduler.lifecycle import PathState
 from engine.scheduler.plan import Pending, StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.scheduler.state import PathEntry
-from engine.types import EngineStats, FinishReason, PathFinished, PathHeld, SamplingParams
+from engine.types import EngineStats, FinishReason, PathFinished, PathHeld, SamplingParams, check_indices
 
 
 class Runner(Protocol):
@@ -44,6 +46,9 @@ class Runner(Protocol):
     def launch(self, plan: StepPlan) -> Pending:
         """Starts a step and returns at once where the device allows it. Steps take effect in this order."""
         ...
+
+    def close(self) -> None:
+        """Gives back what outlives its last reference otherwise. Nothing is launched afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ class StepLoop:
             raise InvalidParameter(
                 f"group {command.group_id} has ended; open it with stays_open to add paths late"
             )
+        check_indices(entry.group.first_index + len(entry.paths), command.n)
         added = self.scheduler.add_paths(command.group_id, command.n)
         self._out.append(Reply(command.ticket, indices=tuple(path.index for path in added)))
 
@@ -161,7 +167,7 @@ class StepLoop:
                 self._commit(self._flight.popleft())
                 moved = True
         except Exception as error:
-            self.fail(f"{type(error).__name__}: {error}")
+            self.fail(cause_of(error))
             moved = True
         moved = self._finish_groups() or moved
         self._answer_waiters()
@@ -171,7 +177,7 @@ class StepLoop:
 
     def _launch(self) -> bool:
         """Whether a step is in flight now that was not before."""
-        if not self.scheduler.has_work:
+        if self._failure or not self.scheduler.has_work:
             return False
         begun = time.perf_counter()
         plan = self.scheduler.plan()
@@ -232,13 +238,18 @@ class StepLoop:
         self._waiters = still
 
     def fail(self, message: str) -> None:
-        """Ends every path with reason `error`; from now on every command but a shutdown is refused."""
-        self._failure = message
+        """Ends every path with reason `error`; from now on every command but a shutdown is refused, with the first
+        message: what goes wrong later is its consequence."""
+        self._failure = self._failure or message
         self._flight.clear()
         self.scheduler.abandon_launched()
         for group_id, entry in list(self.scheduler.groups.items()):
             self._finish_all(self.scheduler.end_paths(group_id, list(entry.paths), FinishReason.ERROR))
             self.scheduler.close(group_id)
+
+    def close(self) -> None:
+        """The last call: the device gives back its memory."""
+        self._runner.close()
 
     def _snapshot(self) -> EngineStats:
         scheduler = self.scheduler
@@ -258,6 +269,14 @@ class StepLoop:
             host_seconds=self._host_seconds,
             kv_bytes=scheduler.pages.used * self._kv_bytes_per_page,
         )
+
+
+def cause_of(error: BaseException) -> str:
+    """What a caller is told of it, in one line."""
+    if isinstance(error, torch.OutOfMemoryError):
+        what = ". ".join(str(error).split(". ")[:2])  # the rest is the allocator's advice to whoever calls it
+        return f"out of device memory: lower kv_tokens, memory_share, max_paths or step_tokens ({what})"
+    return f"{type(error).__name__}: {error}"
 
 
 def smoothed(mean: float, value: float) -> float:

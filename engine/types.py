@@ -153,6 +153,7 @@ MAX_LOGPROBS = 20
 MAX_WINDOW = 2048  # tokens of a confidence window: each costs every path four bytes
 MAX_BIAS = 512  # tokens of one logit_bias
 MAX_PATHS = 4096  # of one group: each costs the step loop a record
+INDEX_LIMIT = 2**31  # of path indices: a device holds them in 32 bits
 PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 
 
@@ -210,6 +211,11 @@ def check_count(n: int) -> None:
     _require(1 <= n <= MAX_PATHS, f"n must lie in [1, {MAX_PATHS}]", n)
 
 
+def check_indices(first: int, n: int) -> None:
+    """Raises InvalidParameter unless n paths can be numbered from first on."""
+    _require(first + n < INDEX_LIMIT, "path indices must stay below 2**31", first + n)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One problem inside the engine: a prompt and n paths that share its pages.
@@ -241,6 +247,7 @@ class Group:
         check_count(self.n)
         _require(0 <= self.seed < 2**63, "seed must lie in [0, 2**63)", self.seed)
         _require(self.first_index >= 0, "first_index must be >= 0", self.first_index)
+        check_indices(self.first_index, self.n)
 
 
 @dataclass(frozen=True, slots=True)

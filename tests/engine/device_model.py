@@ -88,10 +88,11 @@ class Launched:
 
 @dataclass(slots=True)
 class DeviceModel:
-    """fail_at: the step that raises. plans: all that launched something."""
+    """fail_at: the step that raises. plans: all that launched something. closed: for good."""
 
     page_size: int = LIMITS.page_size
     fail_at: int = -1
+    closed: bool = False
     slots: dict[int, Slot] = field(default_factory=dict)
     tables: dict[int, list[int]] = field(default_factory=dict)
     plans: list[StepPlan] = field(default_factory=list)
@@ -116,6 +117,9 @@ class DeviceModel:
             self.plans.append(plan)
             self.flight.append(launched)
         return launched
+
+    def close(self) -> None:
+        self.closed = True
 
     @property
     def fenced(self) -> set[int]:

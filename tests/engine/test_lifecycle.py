@@ -3,7 +3,9 @@
 import pickle
 
 import pytest
+import torch
 
+from engine.errors import InvalidParameter
 from engine.messages import (
     AddPaths,
     CloseGroup,
@@ -16,7 +18,7 @@ from engine.messages import (
     Shutdown,
 )
 from engine.scheduler.limits import Limits
-from engine.types import FinishReason, GroupFinished, PathFinished
+from engine.types import FinishReason, Group, GroupFinished, PathFinished, SamplingParams
 from tests.engine.device_model import drain, events_of, group, new_loop, stream_of
 
 
@@ -144,3 +146,47 @@ def test_the_pages_of_a_prompt_outlive_its_group_until_the_chunk_in_flight_is_ov
     assert all(loop.scheduler.pages.refs(page) for page in device.fenced)
     drain(loop)
     assert loop.scheduler.pages.used == 0
+
+
+def test_the_first_failure_stays_the_cause_and_nothing_is_launched_behind_it(monkeypatch):
+    loop, device = new_loop()
+    loop.handle(Open(0, 0, group(n=3)))
+    loop.turn(), loop.turn()
+    launched = []
+
+    def broken(plan):
+        launched.append(plan)
+        raise RuntimeError(f"failure {len(launched)}")
+
+    monkeypatch.setattr(type(device), "launch", lambda _, plan: broken(plan))
+    drain(loop)
+    loop.fail("a later one")
+    loop.handle(Open(1, 1, group()))
+    refusal = next(m for m in drain(loop) if isinstance(m, Refusal))
+    assert (refusal.message, len(launched)) == ("RuntimeError: failure 1", 1)
+
+
+def test_a_device_that_runs_out_of_memory_ends_paths_with_the_settings_that_help(monkeypatch):
+    loop, device = new_loop()
+    text = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total\ncapacity of 139 GiB"
+
+    def full(_, plan):
+        raise torch.OutOfMemoryError(text)
+
+    monkeypatch.setattr(type(device), "launch", full)
+    loop.handle(Open(0, 0, group(n=1)))
+    message = next(e.message for e in events_of(drain(loop), 0) if isinstance(e, PathFinished))
+    assert all(name in message for name in ("kv_tokens", "memory_share", "max_paths", "step_tokens"))
+    assert message.endswith("(CUDA out of memory. Tried to allocate 2.00 GiB)")
+
+
+def test_indices_that_do_not_fit_the_device_are_refused_before_any_path_is_made():
+    with pytest.raises(InvalidParameter, match="below"):
+        Group((1,), 1, SamplingParams(4), first_index=2**63)
+    loop, _ = new_loop()
+    loop.handle(Open(0, 0, Group((1,), 2, SamplingParams(4), first_index=2**31 - 5, stays_open=True)))
+    loop.handle(AddPaths(1, 0, 3))
+    loop.handle(AddPaths(2, 0, 2))
+    messages = drain(loop)
+    assert next(m for m in messages if isinstance(m, Refusal)).ticket == 1
+    assert Reply(2, indices=(2**31 - 3, 2**31 - 2)) in messages
