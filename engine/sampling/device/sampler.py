@@ -58,6 +58,7 @@ class DeviceSampler:
         self._distinct: Counter[SamplingParams] = Counter()
         self._rows: dict[SamplingParams, NDArray[np.int32]] = {}
         self._variant: Variant | None = Variant()
+        self._prompt: tuple[tuple[int, ...], Tensor] = (), torch.empty(0, dtype=torch.int64, device=device)
 
     @property
     def state(self) -> Tensor:
@@ -94,10 +95,17 @@ class DeviceSampler:
         if admit.slot in self._admitted:
             raise ValueError(f"slot {admit.slot} is taken")
         self._rows[params] = self._shared_row(params)
-        self._tables.admit(admit.slot, params, admit.prompt_ids)
+        penalised = params.repetition_penalty != 1
+        self._tables.admit(admit.slot, params, self._sent(admit.prompt_ids) if penalised else None)
         self._admitted[admit.slot] = params
         self._distinct[params] += 1
         self._variant = None
+
+    def _sent(self, prompt_ids: tuple[int, ...]) -> Tensor:
+        """A prompt on the device. The paths of a group come one after the other: one copy serves them all."""
+        if self._prompt[0] is not prompt_ids:
+            self._prompt = prompt_ids, self._tables.prompt_of(prompt_ids)
+        return self._prompt[1]
 
     def release(self, slot: int) -> None:
         """The slot's path has left. Its row keeps its values until the next owner's is written."""

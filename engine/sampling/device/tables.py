@@ -42,18 +42,22 @@ class Tables:
         state[:] = torch.from_numpy(frozen_row()).to(device)
         return cls(state, ints(vocab), ints(MAX_BIAS), floats(MAX_BIAS), floats(MAX_WINDOW))
 
-    def admit(self, slot: int, params: SamplingParams, prompt_ids: Sequence[int]) -> None:
-        """Counts and bias of a new owner; a path without them leaves what is there, which has no effect on it."""
+    def admit(self, slot: int, params: SamplingParams, prompt: Tensor | None) -> None:
+        """Counts and bias of a new owner; a path without them leaves what is there, which has no effect on it. prompt:
+        `prompt_of` its prompt, where that is penalised."""
         if is_penalised(params):
             self.counts[slot].zero_()
-            if params.repetition_penalty != 1:
-                seen = torch.tensor(sorted(set(prompt_ids)), dtype=torch.int64)
-                self.counts[slot].index_fill_(0, _send(seen, self.counts.device), IN_PROMPT)
+        if prompt is not None:
+            self.counts[slot].index_fill_(0, prompt, IN_PROMPT)
         if params.logit_bias:
             ids, values = zip(*params.logit_bias, strict=True)
             here = (slot, slice(0, len(ids)))
             self.bias_ids[here] = _send(torch.tensor(ids, dtype=torch.int32), self.bias_ids.device)
             self.bias_values[here] = _send(torch.tensor(values, dtype=torch.float32), self.bias_values.device)
+
+    def prompt_of(self, prompt_ids: Sequence[int]) -> Tensor:
+        """int64 on the device: the ids of a prompt."""
+        return _send(torch.tensor(prompt_ids, dtype=torch.int64), self.counts.device)
 
     @property
     def bytes(self) -> int:
