@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import itertools
+import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
@@ -31,7 +33,12 @@ from engine.messages import (
     Shutdown,
 )
 from engine.sampling.state import check_ids
+from engine.stream import GroupStream
 from engine.types import EngineStats, FinishReason, Group, GroupEvent, GroupFinished, check_count
+
+log = logging.getLogger("engine")
+
+CLOSE_SECONDS = 30.0  # a step, the releases behind it, and the end of a process take a few at most
 
 
 class AsyncEngine:
@@ -43,8 +50,8 @@ class AsyncEngine:
         self._event_loop = asyncio.get_running_loop()
         self._tickets = itertools.count()
         self._ids = itertools.count()
-        self._replies: dict[int, asyncio.Future[Reply]] = {}
-        self._events: dict[int, asyncio.Queue[GroupEvent | EngineClosed]] = {}
+        self._asked: dict[int, tuple[Command, asyncio.Future[Reply]]] = {}
+        self._streams: dict[int, GroupStream] = {}
         self._closed: EngineClosed | None = None
 
     @classmethod
@@ -65,24 +72,35 @@ class AsyncEngine:
         if max(group.prompt_ids) >= self.model.vocab_size or min(group.prompt_ids) < 0:
             raise InvalidParameter(f"the prompt holds ids outside the vocabulary of {self.model.vocab_size}")
         group_id = next(self._ids)
-        events = self._events[group_id] = asyncio.Queue()
+        stream = self._streams[group_id] = GroupStream(group)
         try:
             await self._ask(Open(next(self._tickets), group_id, group))
         except BaseException:
             # A refusal left nothing behind; a caller that was cancelled here may have opened it all the same.
-            self._events.pop(group_id, None)
+            self._streams.pop(group_id, None)
             self._host.send(CloseGroup(next(self._tickets), group_id))
             raise
-        return GroupHandle(self, group_id, events)
+        return GroupHandle(self, group_id, stream.events)
 
     def stats(self) -> EngineStats:
         return self._host.stats
 
-    async def close(self) -> None:
-        """Ends every path, waits for the loop's thread. Idempotent."""
-        with suppress(EngineClosed):
-            await self._ask(Shutdown(next(self._tickets)))
-        await asyncio.to_thread(self._host.join)
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Ends every path, waits for the loop. Idempotent. A loop that is not over after `timeout` seconds, because
+        its device hangs, is given up: streams end with reason `error`; its process is killed, a thread is left behind.
+        """
+        deadline = time.monotonic() + timeout
+        stuck = f"the engine did not stop within {timeout:g} s"
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ask(Shutdown(next(self._tickets)))
+        except EngineClosed:
+            pass
+        except TimeoutError:
+            self._ended(stuck)
+        if not await asyncio.to_thread(self._host.stop, max(0.0, deadline - time.monotonic())):
+            log.warning("%s; its thread is left behind", stuck)
+        self._ended(stuck)
         atexit.unregister(self._abandon)
 
     # -- the caller's side -----------------------------------------------------------------------------------
@@ -91,7 +109,7 @@ class AsyncEngine:
         if self._closed is not None:
             raise self._closed
         future: asyncio.Future[Reply] = self._event_loop.create_future()
-        self._replies[command.ticket] = future
+        self._asked[command.ticket] = command, future
         self._host.send(command)
         return await future
 
@@ -99,17 +117,20 @@ class AsyncEngine:
         for message in messages:
             match message:
                 case Emitted(group_id, event):
-                    if group_id in self._events:
-                        self._events[group_id].put_nowait(event)
+                    if group_id in self._streams:
+                        self._streams[group_id].put(event)
                         if isinstance(event, GroupFinished):
-                            del self._events[group_id]
+                            del self._streams[group_id]
                 case Reply(ticket):
                     self._resolve(ticket, message)
                 case Refusal(ticket, kind, text):
                     self._resolve(ticket, error_named(kind, text))
 
     def _resolve(self, ticket: int, outcome: Reply | EngineError) -> None:
-        future = self._replies.pop(ticket, None)
+        command, future = self._asked.pop(ticket, (None, None))
+        # Now and not when the caller wakes up: events of these paths may be next, and it may never.
+        if isinstance(command, AddPaths) and isinstance(outcome, Reply) and command.group_id in self._streams:
+            self._streams[command.group_id].add(outcome.indices)
         if future is None or future.done():
             return
         if isinstance(outcome, Reply):
@@ -118,20 +139,22 @@ class AsyncEngine:
             future.set_exception(outcome)
 
     def _ended(self, cause: str) -> None:
-        """The thread is over: whoever still waits learns it."""
+        """The loop is over: every stream that it has left open ends here, then whoever still waits learns it."""
+        if self._closed is not None:
+            return
         self._closed = EngineClosed(cause)
-        for future in self._replies.values():
+        for stream in self._streams.values():
+            stream.fail(cause)
+        for _, future in self._asked.values():
             if not future.done():
                 future.set_exception(EngineClosed(cause))
-        for events in self._events.values():
-            events.put_nowait(EngineClosed(cause))
-        self._replies.clear()
-        self._events.clear()
+        self._asked.clear()
+        self._streams.clear()
 
     def _abandon(self) -> None:
         """The interpreter is going down without a `close`."""
         self._host.send(Shutdown(next(self._tickets)))
-        self._host.join(timeout=10)
+        self._host.stop(timeout=10)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
         """From the host's thread."""
@@ -142,23 +165,21 @@ class AsyncEngine:
 class GroupHandle:
     """One open group. `events` has a single consumer."""
 
-    def __init__(
-        self, engine: AsyncEngine, group_id: int, events: asyncio.Queue[GroupEvent | EngineClosed]
-    ) -> None:
+    def __init__(self, engine: AsyncEngine, group_id: int, events: asyncio.Queue[GroupEvent]) -> None:
         self.id = group_id
         self._engine = engine
         self._events = events
 
     async def events(self) -> AsyncIterator[GroupEvent]:
-        """Every event of the group, GroupFinished last. Raises EngineClosed if the engine ends first."""
+        """Every event of the group, GroupFinished last: also where the engine ends first, with reason `error` for each
+        path that was live."""
         while True:
             event = await self._events.get()
-            if isinstance(event, EngineClosed | GroupFinished):
+            over = isinstance(event, GroupFinished)
+            if over:
                 self._events.put_nowait(event)  # a second reader learns of the end, too
-            if isinstance(event, EngineClosed):
-                raise event
             yield event
-            if isinstance(event, GroupFinished):
+            if over:
                 return
 
     async def add_paths(self, n: int) -> range:

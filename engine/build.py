@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,6 @@ from engine.loop import StepLoop
 from engine.scheduler.limits import Limits
 from engine.scheduler.scheduler import Scheduler
 from engine.start_report import StartReport
-
-log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,6 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
         from engine.build_cpu import build_cpu
 
         backend = build_cpu(config, spec, context)
-    for line in backend.report.lines():
-        log.info(line)
     limits = Limits(
         pages=backend.pages,
         page_size=config.page_size,

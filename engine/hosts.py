@@ -7,19 +7,22 @@ beside a server or a policy that computes, a process keeps the step loop from wa
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 from engine.build import ModelInfo, build
 from engine.config import EngineConfig
-from engine.errors import EngineClosed, EngineError, error_named
-from engine.loop import StepLoop
+from engine.errors import EngineError, error_named
+from engine.loop import StepLoop, cause_of
 from engine.messages import Command, Message, Shutdown
 from engine.types import EngineStats
 
@@ -27,6 +30,9 @@ Receive = Callable[[list[Message]], None]
 Ended = Callable[[str], None]
 
 CLOSED = "the engine is closed"
+GRACE_SECONDS = 5.0  # that a process has to end when it is told to
+
+log = logging.getLogger("engine")
 
 
 class LoopHost(Protocol):
@@ -41,25 +47,47 @@ class LoopHost(Protocol):
 
     def send(self, command: Command) -> None: ...
 
-    def join(self, timeout: float | None = None) -> None: ...
+    def stop(self, timeout: float) -> bool:
+        """Waits that long for a loop that has been sent Shutdown; ends its process by force then. Whether it is over:
+        a thread that hangs never is."""
 
 
 def start_host(config: EngineConfig) -> LoopHost:
     """Loads the model where the loop will run. Raises ModelLoadError, InvalidParameter, DoesNotFit, EngineError."""
-    return ProcessHost(config) if config.own_process else ThreadHost(config)
+    host: LoopHost = ProcessHost(config) if config.own_process else ThreadHost(config)
+    for line in host.model.start.lines():
+        log.info(line)
+    return host
 
 
 def drive(loop: StepLoop, commands: queue.SimpleQueue[Command], receive: Receive) -> str:
-    """Runs the loop until it is told to stop or breaks. Returns why it ended; every path has ended then, too."""
+    """Runs the loop until it is told to stop or breaks, then closes it. Returns why it ended. A loop that broke has
+    ended what it could; its caller ends the rest."""
     cause = CLOSED
     try:
         _turn_until_shutdown(loop, commands, receive)
     except BaseException as error:
-        cause = f"the step loop died: {type(error).__name__}: {error}"
+        cause = f"the step loop died: {cause_of(error)}"
+        log.exception("the step loop died")
+        _fail(loop, cause)
+    receive(loop.take())
+    _close(loop)
+    return cause
+
+
+def _fail(loop: StepLoop, cause: str) -> None:
+    try:
         loop.fail(cause)
         loop.turn()
-    receive(loop.take())
-    return cause
+    except BaseException:
+        log.exception("a broken step loop could not end its paths")
+
+
+def _close(loop: StepLoop) -> None:
+    try:
+        loop.close()
+    except Exception:  # a device that has failed refuses this, too
+        log.exception("the device could not give back its memory")
 
 
 def _turn_until_shutdown(loop: StepLoop, commands: queue.SimpleQueue[Command], receive: Receive) -> None:
@@ -78,16 +106,9 @@ def _turn_until_shutdown(loop: StepLoop, commands: queue.SimpleQueue[Command], r
             receive(messages)
 
 
-def settle_memory() -> None:
-    """What is loaded by now stays: the collector need not walk through it while steps run."""
-    gc.collect()
-    gc.freeze()
-
-
 class ThreadHost:
     def __init__(self, config: EngineConfig) -> None:
         self.model, self._loop = build(config)
-        settle_memory()
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -104,9 +125,8 @@ class ThreadHost:
     def send(self, command: Command) -> None:
         self._commands.put(command)
 
-    def join(self, timeout: float | None = None) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout)
+    def stop(self, timeout: float) -> bool:
+        return _joined(self._thread, timeout)
 
     def _run(self, receive: Receive, ended: Ended) -> None:
         import torch
@@ -115,8 +135,31 @@ class ThreadHost:
         ended(drive(self._loop, self._commands, receive))
 
 
+def _joined(thread: threading.Thread | None, timeout: float) -> bool:
+    if thread is None:
+        return True
+    thread.join(timeout)
+    return not thread.is_alive()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child's first message, where it has loaded its model."""
+
+    model: ModelInfo
+    stats: EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """The child's only message, where it has not. kind: name of the exception class in engine.errors."""
+
+    kind: str
+    text: str
+
+
 class ProcessHost:
-    """The child sends its model or what went wrong, then pairs of messages and stats; the parent sends commands.
+    """The child sends that it is ready or unable, then pairs of messages and stats; the parent sends commands.
     Either side takes the other's disappearance for the end."""
 
     def __init__(self, config: EngineConfig) -> None:
@@ -125,10 +168,10 @@ class ProcessHost:
         self._process = context.Process(target=_child, args=(config, theirs), name="step-loop", daemon=True)
         self._process.start()
         theirs.close()
-        self._stats = EngineStats()
         self._sending = threading.Lock()
         self._thread: threading.Thread | None = None
-        self.model = self._await_model()
+        ready = self._await_ready()
+        self.model, self._stats = ready.model, ready.stats
 
     @property
     def stats(self) -> EngineStats:
@@ -145,23 +188,34 @@ class ProcessHost:
         with self._sending, suppress(OSError):  # a dead child: the reader says so
             self._pipe.send(command)
 
-    def join(self, timeout: float | None = None) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout)
-        self._process.join(timeout)
+    def stop(self, timeout: float) -> bool:
+        if self._over(timeout):
+            return True
+        self._process.terminate()
+        if self._over(GRACE_SECONDS):
+            return True
+        self._process.kill()
+        return self._over(GRACE_SECONDS)
 
-    def _await_model(self) -> ModelInfo:
+    def _over(self, timeout: float) -> bool:
+        """Whether nothing is left of it after that many seconds."""
+        deadline = time.monotonic() + timeout
+        read = _joined(self._thread, timeout)
+        self._process.join(max(0.0, deadline - time.monotonic()))
+        return read and not self._process.is_alive()
+
+    def _await_ready(self) -> Ready:
         try:
-            outcome = self._pipe.recv()
-        except EOFError:
+            first: Ready | Unable = self._pipe.recv()
+        except (EOFError, OSError):
             self._process.join()
             raise EngineError(
                 f"the engine's process died while it loaded (exit code {self._process.exitcode})"
             ) from None
-        if isinstance(outcome, ModelInfo):
-            return outcome
-        self._process.join()
-        raise error_named(*outcome)
+        if isinstance(first, Unable):
+            self._process.join()
+            raise error_named(first.kind, first.text)
+        return first
 
     def _read(self, receive: Receive, ended: Ended) -> None:
         cause = None
@@ -184,14 +238,22 @@ def _child(config: EngineConfig, pipe: Connection) -> None:
     try:
         model, loop = build(config)
     except EngineError as error:
-        pipe.send((type(error).__name__, str(error)))
+        pipe.send(Unable(type(error).__name__, str(error)))
         return
-    settle_memory()
-    pipe.send(model)
+    except BaseException as error:
+        pipe.send(Unable(EngineError.__name__, f"the engine could not be loaded: {cause_of(error)}"))
+        return
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: the collector need not walk through it while steps run
+    pipe.send(Ready(model, loop.stats))
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, commands), daemon=True).start()
-    with suppress(OSError):  # nobody is left to tell
-        pipe.send(drive(loop, commands, lambda messages: pipe.send((messages, loop.stats))))
+    _tell(pipe, drive(loop, commands, lambda messages: _tell(pipe, (messages, loop.stats))))
+
+
+def _tell(pipe: Connection, news: tuple[list[Message], EngineStats] | str) -> None:
+    with suppress(OSError):  # nobody is left to tell: `_listen` ends the loop
+        pipe.send(news)
 
 
 def _listen(pipe: Connection, commands: queue.SimpleQueue[Command]) -> None:
@@ -200,6 +262,3 @@ def _listen(pipe: Connection, commands: queue.SimpleQueue[Command]) -> None:
             commands.put(pipe.recv())
     except (EOFError, OSError):
         commands.put(Shutdown(ticket=-1))
-
-
-__all__ = ["CLOSED", "EngineClosed", "LoopHost", "ProcessHost", "ThreadHost", "start_host"]

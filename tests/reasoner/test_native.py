@@ -181,3 +181,13 @@ async def test_names_of_models() -> None:
     assert (sampling.temperature, tokens) == (1.0, 4096)
     with pytest.raises(ModelError, match="does not exist"):
         locate("./no/such/folder")
+
+
+async def test_an_engine_in_a_process_of_its_own_solves_what_one_beside_the_caller_does(reasoner: Reasoner) -> None:
+    options = {"threads": 1, "kv_tokens": 16_384, "context_length": 2048}
+    async with Reasoner.load(**options, own_process=True) as apart:
+        assert apart.stats().pages_total == reasoner.stats().pages_total
+        results = [await one.solve(HARD, n=2, policy="majority", seed=3, path_budget=48, answer_reserve=4)
+                   for one in (apart, reasoner)]
+    assert [p.thinking for p in results[0].paths] == [p.thinking for p in results[1].paths]
+    assert results[0].paths[0].thinking
