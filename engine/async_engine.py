@@ -53,6 +53,7 @@ class AsyncEngine:
         self._asked: dict[int, tuple[Command, asyncio.Future[Reply]]] = {}
         self._streams: dict[int, GroupStream] = {}
         self._closed: EngineClosed | None = None
+        self._given_up = False
 
     @classmethod
     async def start(cls, config: EngineConfig) -> AsyncEngine:
@@ -89,6 +90,8 @@ class AsyncEngine:
         """Ends every path, waits for the loop. Idempotent. A loop that is not over after `timeout` seconds, because
         its device hangs, is given up: streams end with reason `error`; its process is killed, a thread is left behind.
         """
+        if self._given_up:
+            return
         deadline = time.monotonic() + timeout
         stuck = f"the engine did not stop within {timeout:g} s"
         try:
@@ -99,6 +102,7 @@ class AsyncEngine:
         except TimeoutError:
             self._ended(stuck)
         if not await asyncio.to_thread(self._host.stop, max(0.0, deadline - time.monotonic())):
+            self._given_up = True
             log.warning("%s; its thread is left behind", stuck)
         self._ended(stuck)
         atexit.unregister(self._abandon)

@@ -154,6 +154,7 @@ async def test_a_thread_that_hangs_is_left_behind_after_the_time_that_closing_ma
     check_failed(seen, 3, "did not stop within 0.3 s")
     with pytest.raises(EngineClosed, match="did not stop"):
         await engine.open(group())
+    await asyncio.wait_for(engine.close(), 5)
     over.set()
     assert engine._host.stop(timeout=10)
 
