@@ -133,7 +133,9 @@ class DeviceModel:
             require(admit.slot not in self.slots, "a slot has one owner")
             self.slots[admit.slot] = Slot(admit, admit.position)
             self.tables[admit.slot] = self.tables.get(admit.prompt_table, [])[: admit.shared_pages]
-            require(len(self.tables[admit.slot]) == admit.shared_pages, "a prompt's pages are in its table first")
+            require(
+                len(self.tables[admit.slot]) == admit.shared_pages, "a prompt's pages are in its table first"
+            )
         fenced = self.fenced
         for edit in plan.edits:
             table = self.tables.setdefault(edit.table, [])
