@@ -43,9 +43,12 @@ def build(config: EngineConfig) -> tuple[ModelInfo, StepLoop]:
     spec = ModelSpec.read(path)
     context = context_length(config, spec.context_length)
     if config.on_gpu:
+        from engine.gpu_support import require_gpu
+
+        device = require_gpu()  # before the modules that need what it asks for
         from engine.build_device import build_device
 
-        backend = build_device(config, spec, context)
+        backend = build_device(config, spec, context, device)
     else:
         from engine.build_cpu import build_cpu
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from engine.attention.decode import DecodeAttention
-from engine.attention.flashinfer import VERSION, Heads, PagedKernel, check_supported
+from engine.attention.flashinfer import Heads, PagedKernel, check_supported
 from engine.attention.prefill import PlannedPrefill, Prefill, TiledPrefill
 from engine.backend import Backend
 from engine.config import EngineConfig, pool_pages
 from engine.device_executor import DeviceExecutor, Sizes
-from engine.errors import DoesNotFit, EngineError, InvalidParameter
+from engine.errors import DoesNotFit, EngineError
 from engine.graphs.buckets import default_buckets, invariant_buckets, uncaptured
 from engine.graphs.capture import Captured
 from engine.kernels.launch import launch_on
@@ -36,9 +36,8 @@ START_VARIANTS = tuple(Variant(filters) for filters in Filters)
 _SPARE_BYTES = 2 << 30
 
 
-def build_device(config: EngineConfig, spec: ModelSpec, context: int) -> Backend:
+def build_device(config: EngineConfig, spec: ModelSpec, context: int, device: torch.device) -> Backend:
     """Raises InvalidParameter, EngineError, DoesNotFit, ModelLoadError, each naming the remedy."""
-    device = _device()
     heads = Heads(spec.heads, spec.kv_heads, spec.head_dim, launch_on(device).programmatic)
     check_supported(heads, torch.cuda.get_device_capability(device))
     with _memory_errors(), torch.inference_mode():
@@ -156,23 +155,6 @@ class _Start:
     def _capture(self, executor: DeviceExecutor) -> list[Captured]:
         with self._watch.phase("graphs"):
             return executor.capture(START_VARIANTS).log
-
-
-def _device() -> torch.device:
-    if not torch.cuda.is_available():
-        raise InvalidParameter("device 'cuda': torch finds no CUDA device here; use device='cpu'")
-    try:
-        import flashinfer
-    except ImportError as error:
-        raise EngineError(
-            f"a GPU engine needs FlashInfer ({error}): pip install 'reasoner-serve[gpu]', or use device='cpu'"
-        ) from None
-    if flashinfer.__version__ != VERSION:
-        raise EngineError(
-            f"FlashInfer {flashinfer.__version__} is installed; the engine writes the schedules of its kernels itself, "
-            f"in the form of {VERSION}: pip install flashinfer-python=={VERSION}, or use device='cpu'"
-        )
-    return torch.device("cuda", torch.cuda.current_device())
 
 
 def _compiled(heads: Heads) -> PagedKernel:

@@ -2,7 +2,7 @@
 
 All that this project knows of the kernel's arguments stands in this file: the vector that describes a schedule, the
 order of `paged_run`'s arguments, the tiles. It is that of flashinfer-python 0.6.13, which is pinned; the start of an
-engine refuses another. Source: FlashInfer (arXiv 2501.01005), data/include/flashinfer/attention/scheduler.cuh.
+engine refuses another (`gpu_support`). Source: FlashInfer (arXiv 2501.01005), its include/flashinfer/attention.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from engine.errors import EngineError
 
-VERSION = "0.6.13"
 HEAD_DIMS = (64, 128, 256)
 NON_CAUSAL, CAUSAL = 0, 1
 _TOKENS_BEFORE_HEADS = 0  # FlashInfer's NHD

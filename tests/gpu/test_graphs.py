@@ -8,6 +8,7 @@ import torch
 from engine.build_device import build_device
 from engine.config import EngineConfig
 from engine.device_executor import DeviceExecutor
+from engine.gpu_support import require_gpu
 from engine.kv.edits import PageEdit
 from engine.models.spec import ModelSpec
 from engine.sampling.device.slots import Column
@@ -24,7 +25,7 @@ def executor(folder) -> DeviceExecutor:
     config = EngineConfig(
         folder, device="cuda", kv_tokens=100_000, max_paths=32, capture_sizes=(1, 8, 16, 32)
     )
-    backend = build_device(config, ModelSpec.read(folder), 8192)
+    backend = build_device(config, ModelSpec.read(folder), 8192, require_gpu())
     assert isinstance(backend.runner, DeviceExecutor)
     return backend.runner
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine import gpu_support
 from engine.attention.choice import best, lengths_to_try
+from engine.build import build
 from engine.config import INVARIANT_ROWS, EngineConfig
-from engine.errors import InvalidParameter
+from engine.errors import EngineError, InvalidParameter
 from engine.graphs.buckets import bucket_for, default_buckets, invariant_buckets
 from engine.models.product_choice import Matrix
 
@@ -93,6 +96,36 @@ def test_a_product_is_streamed_only_in_a_form_that_what_follows_can_read():
 def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(changes, words):
     with pytest.raises(InvalidParameter, match=words):
         EngineConfig("model", **changes)
+
+
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [
+        ({}, "Triton"),
+        ({"triton": "3.6.0"}, "FlashInfer, which is not installed"),
+        (
+            {"triton": "3.6.0", "flashinfer-python": "0.7.0"},
+            r"0\.7\.0 is installed.*pip install flashinfer-python==",
+        ),
+    ],
+)
+def test_what_a_gpu_engine_misses_is_named_with_its_remedy(monkeypatch, installed, words):
+    monkeypatch.setattr(gpu_support, "_importable", installed.__contains__)
+    monkeypatch.setattr(gpu_support, "_installed", installed.get)
+    with pytest.raises(EngineError, match=words):
+        gpu_support.require_packages()
+
+
+def test_the_tested_packages_are_enough(monkeypatch):
+    monkeypatch.setattr(gpu_support, "_importable", lambda _: True)
+    monkeypatch.setattr(gpu_support, "_installed", lambda _: gpu_support.FLASHINFER)
+    gpu_support.require_packages()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_cuda_device_the_start_says_so(tiny_model):
+    with pytest.raises(InvalidParameter, match="no CUDA device here; use device='cpu'"):
+        build(EngineConfig(tiny_model, device="cuda"))
 
 
 def test_a_gpu_engine_overlaps_queues_and_takes_long_chunks_while_nothing_decodes():
