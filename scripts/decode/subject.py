@@ -92,7 +92,6 @@ def tokens_of(prompt: int, budget: int) -> int:
 @asynccontextmanager
 async def started(config: EngineConfig) -> AsyncIterator[AsyncEngine]:
     """An engine that is closed at the end. What an earlier one has left is given back first."""
-    gc.unfreeze()  # an engine freezes what it has loaded
     gc.collect()
     if config.device == "cuda":
         torch.cuda.empty_cache()

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.launch import launch_on, wait_for_previous, warps_for
+from engine.kernels.launch import block_of, launch_on, wait_for_previous, warps_for
 from engine.sampling.device import budget, track
 from engine.sampling.device import columns as c
 from engine.sampling.device.race import Pass, reported
@@ -41,7 +41,7 @@ _STATISTICS = tl.constexpr(int(Field.STATISTICS))
 _TOP_IDS = tl.constexpr(int(Field.TOP_IDS))
 _TOP_LOGPROBS = tl.constexpr(int(Field.TOP_LOGPROBS))
 _MAX_WINDOW = tl.constexpr(MAX_WINDOW)
-_TOP_BLOCK = tl.constexpr(triton.next_power_of_2(MAX_LOGPROBS))
+_TOP_BLOCK = tl.constexpr(block_of(MAX_LOGPROBS))
 
 
 @triton.jit

@@ -19,6 +19,7 @@ from engine.sampling.device.workspace import (
     GROUPS,
     LOG_TOTAL,
     MEASURES,
+    WEIGHTS,
     Tiling,
     Workspace,
 )
@@ -28,6 +29,7 @@ _GROUPS = tl.constexpr(GROUPS)
 _REFERENCE = tl.constexpr(0)  # of a tile: its highest logit
 _MASS = tl.constexpr(1)  # sum of exp(logit - reference)
 _MOMENT = tl.constexpr(2)  # sum of exp(logit - reference) * (logit - reference)
+_WEIGHTS = tl.constexpr(WEIGHTS)
 
 
 @triton.jit
@@ -55,7 +57,7 @@ def _weigh_tiles(
     reference = tl.max(groups, 0)
     below = tl.where(values > -float("inf"), values - reference, 0.0)
     weight = tl.where(values > -float("inf"), tl.exp(below), 0.0)
-    own = weights + row * MEASURES * PAD + tile
+    own = weights + row * _WEIGHTS * PAD + tile
     tl.store(own + _REFERENCE * PAD, reference)
     tl.store(own + _MASS * PAD, tl.sum(weight))
     tl.store(own + _MOMENT * PAD, tl.sum(weight * below))
@@ -100,7 +102,7 @@ def _measure_rows(
     path = state + tl.load(slots + row).to(tl.int64) * c.WIDTH
     if tl.load(path + c.FINISH) != 0:
         return
-    log_total, entropy = _add_up(weights + row * MEASURES * PAD, tiles, PAD)
+    log_total, entropy = _add_up(weights + row * _WEIGHTS * PAD, tiles, PAD)
     own = measures + row * MEASURES
     tl.store(own + LOG_TOTAL, log_total)
     tl.store(own + ENTROPY, entropy)

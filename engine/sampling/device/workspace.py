@@ -22,6 +22,8 @@ ENTROPY = tl.constexpr(1)
 CONFIDENCE = tl.constexpr(2)
 MEASURES = tl.constexpr(3)
 
+WEIGHTS = 3  # that a tile of raw logits reports, see measure.py
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -82,7 +84,7 @@ class Workspace:
             carried=make(PASSES, rows, 4),
             maxima=make(rows, tiling.groups_block),
             chosen=make(rows, tiling.groups_block, dtype=torch.int32),
-            weights=make(rows, 3, tiling.pad),
+            weights=make(rows, WEIGHTS, tiling.pad),
             measures=make(rows, 3),
             scores=make(at_once, tiling.vocab),
             floors=make(at_once, 2),
